@@ -108,9 +108,8 @@ TEST(PauseTest, NobodyWhoIsPausedIsCalledStuck) {
   fixture.Says(1, Stands(9, Phase::kTransfer));
   fixture.Says(2, Stands(9, Phase::kCompute));
   EXPECT_THAT(fixture.WaitWithHeartbeats(29, {1, 2}), NoEffects());
-  EXPECT_THAT(
-      fixture.WaitWithHeartbeats(3, {1, 2}),
-      Includes(Sends(1, EpochEndedForGood(1, HasSubstr("was evicted")))));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(3, {1, 2}),
+              FailsJob(1, HasSubstr("was evicted")));
 }
 
 TEST(PauseTest, WhoIsPausedAndFallsSilentIsLost) {
@@ -119,9 +118,8 @@ TEST(PauseTest, WhoIsPausedAndFallsSilentIsLost) {
   Asks(fixture, JobCommand::kPause);
   fixture.Says(1, Paused(9));
   fixture.Says(2, Paused(9));
-  EXPECT_THAT(
-      fixture.WaitWithHeartbeats(12, {1}),
-      Includes(Sends(1, EpochEndedForGood(1, HasSubstr("fell silent")))));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(12, {1}),
+              FailsJob(1, HasSubstr("fell silent")));
 }
 
 TEST(PauseTest, BeforeTheJobRunsItIsKeptForTheFirstVerdict) {

@@ -117,19 +117,25 @@ bool IsShown(const Effect& effect) {
          !std::holds_alternative<Compile>(effect);
 }
 
+std::string Describe(const protocol::ToWorker& message) {
+  return std::visit(DescribeBody{message.epoch}, message.body);
+}
+
+std::string Describe(const record::Body& body) {
+  return std::visit(DescribeRecord{}, body);
+}
+
 std::string Describe(const Effect& effect) {
   struct Visitor {
     std::string operator()(const Send& e) const {
-      return absl::StrCat(
-          e.session.value, " <- ",
-          std::visit(DescribeBody{e.message.epoch}, e.message.body));
+      return absl::StrCat(e.session.value, " <- ", Describe(e.message));
     }
     std::string operator()(const CloseSession& e) const {
       return absl::StrCat("close ", e.session.value, ": ", e.status.ToString());
     }
     std::string operator()(const Persist& e) const {
       return absl::StrCat("persist ", e.record.number, ": ",
-                          std::visit(DescribeRecord{}, e.record.body));
+                          Describe(e.record.body));
     }
     std::string operator()(const AdminReply& e) const {
       return absl::StrCat("answer ", e.request.value, ": ",

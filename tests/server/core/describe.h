@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "lockstep/command.h"
+#include "protocol/protocol.h"
+#include "protocol/record.h"
 #include "protocol/types.h"
 #include "server/core/event.h"
 
@@ -26,6 +28,8 @@ std::string Names(const std::vector<Command>& commands);
 // Notes and compilations are not shown in lists of effects.
 bool IsShown(const Effect& effect);
 
+std::string Describe(const protocol::ToWorker& message);
+std::string Describe(const record::Body& body);
 std::string Describe(const Effect& effect);
 // The shown effects, one a line.
 std::string Describe(const Effects& effects);

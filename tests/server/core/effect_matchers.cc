@@ -187,6 +187,14 @@ EffectListMatcher Refuses(uint64_t session, absl::StatusCode code,
       {Sends(session, Refused(code, message)), Closes(session, code, message)});
 }
 
+EffectListMatcher FailsJob(uint64_t session, TextMatcher cause,
+                           uint64_t epoch) {
+  return testing::AllOf(
+      internal::Includes({Persists(EpochFinished(epoch)),
+                          Persists(JobEnded(record::JobOutcome::kFailed))}),
+      internal::Includes({Sends(session, EpochEndedForGood(epoch, cause))}));
+}
+
 namespace internal {
 
 EffectListMatcher EffectsAre(std::vector<EffectMatcher> expected) {
@@ -289,11 +297,14 @@ MessageMatcher EpochEndedIs(bool final, uint64_t epoch,
 
 }  // namespace
 
-MessageMatcher internal::MessageOfIndex(size_t index) {
+MessageMatcher internal::MessageOfSameType(
+    const protocol::ToWorkerBody& example) {
+  const size_t type = example.index();
   return testing::MakeMatcher(new Predicate<protocol::ToWorker>(
-      absl::StrCat("a message of type ", index),
+      absl::StrCat("any message of the type of: ",
+                   Describe(protocol::ToWorker{.body = example})),
       [=](const protocol::ToWorker& message) {
-        return message.body.index() == index;
+        return message.body.index() == type;
       }));
 }
 
@@ -416,7 +427,7 @@ RecordMatcher EpochFinished(uint64_t epoch) {
 }
 RecordMatcher JobEnded(record::JobOutcome outcome) {
   return Is<record::JobEnded, record::Body>(
-      absl::StrCat("job ended with outcome ", static_cast<int>(outcome)),
+      Describe(record::Body(record::JobEnded{.outcome = outcome})),
       [=](const record::JobEnded& r) { return r.outcome == outcome; });
 }
 RecordMatcher WorkerLeft(std::string_view worker, uint64_t epoch) {

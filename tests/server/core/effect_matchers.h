@@ -19,12 +19,10 @@
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_EFFECT_MATCHERS_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_EFFECT_MATCHERS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -53,6 +51,10 @@ EffectListMatcher NoEffects();
 // The stream is refused and closed with this status: no other effects.
 EffectListMatcher Refuses(uint64_t session, absl::StatusCode code,
                           TextMatcher message = AnyText());
+// The end of the epoch and the failure of the job are recorded, and then sent
+// on this stream, among other effects. `cause`: its message.
+EffectListMatcher FailsJob(uint64_t session, TextMatcher cause,
+                           uint64_t epoch = 1);
 
 namespace internal {
 EffectListMatcher EffectsAre(std::vector<EffectMatcher> expected);
@@ -93,14 +95,13 @@ EffectMatcher Answers(uint64_t request, absl::StatusCode code,
 // --- Messages to workers ----------------------------------------------------
 
 namespace internal {
-MessageMatcher MessageOfIndex(size_t index);  // in protocol::ToWorkerBody
+MessageMatcher MessageOfSameType(const protocol::ToWorkerBody& example);
 }  // namespace internal
 
 // Any<protocol::Start>() matches each message of that type.
 template <typename Message>
 MessageMatcher Any() {
-  return internal::MessageOfIndex(
-      protocol::ToWorkerBody(std::in_place_type<Message>).index());
+  return internal::MessageOfSameType(Message{});
 }
 
 MessageMatcher Welcome(uint64_t generation);  // of a new generation

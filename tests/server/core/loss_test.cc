@@ -94,7 +94,7 @@ TEST(EvidenceTest, ALauncherThatKnowsNoGenerationProvesByTheProcess) {
   EXPECT_THAT(
       fixture.Step(ReportEvidence{
           {1}, fixture.job(), "", CoordinatorFixture::DeathOf(2, "signal 9")}),
-      Includes(Sends(1, EpochEndedForGood(1, StartsWith("w-2 (rank 1")))));
+      FailsJob(1, StartsWith("w-2 (rank 1")));
 }
 
 TEST(EvidenceTest, OfAWorkerThatDoesNotTellItsStartTimeThereIsNoProof) {
@@ -166,15 +166,11 @@ TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
   EXPECT_THAT(fixture.Wait(0.9), NoEffects());
   EXPECT_THAT(
       fixture.Wait(0.1),
-      Includes(Sends(
-          3,
-          EpochEndedForGood(
-              1,
-              AllOf(
-                  StartsWith(
-                      "w-1 (rank 0, host a, pid 101) and w-2 (rank 1, host a, "
-                      "pid 102) cannot reach each other, though both live"),
-                  HasSubstr("reset their data connection: ECONNRESET"))))));
+      FailsJob(
+          3, AllOf(StartsWith(
+                       "w-1 (rank 0, host a, pid 101) and w-2 (rank 1, host a, "
+                       "pid 102) cannot reach each other, though both live"),
+                   HasSubstr("reset their data connection: ECONNRESET"))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
   EXPECT_EQ(fixture.View().cause.workers,
             (std::vector<WorkerName>{W(1), W(2)}));
@@ -237,13 +233,11 @@ TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
   EXPECT_THAT(fixture.Says(3, protocol::Heartbeat{}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(2, {1, 2, 3}),
-      Includes(Sends(
-          2,
-          EpochEndedForGood(
-              1, AllOf(HasSubstr("w-1 (rank 0, host a, pid 101) and w-3 (rank "
-                                 "2, host a, pid 103) cannot reach each other"),
-                       HasSubstr("is silent on their data connection: nothing "
-                                 "came for 10s"))))));
+      FailsJob(2,
+               AllOf(HasSubstr("w-1 (rank 0, host a, pid 101) and w-3 (rank "
+                               "2, host a, pid 103) cannot reach each other"),
+                     HasSubstr("is silent on their data connection: nothing "
+                               "came for 10s"))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
   EXPECT_EQ(fixture.View().cause.workers,
             (std::vector<WorkerName>{W(1), W(3)}));
@@ -261,9 +255,7 @@ TEST(EvidenceTest, ASilentPeerThatIsStoppedIsNamedByItsLease) {
   EXPECT_THAT(fixture.WaitWithHeartbeats(7, {1, 2}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(2, {1, 2}),
-      Includes(Sends(
-          1, EpochEndedForGood(
-                 1, HasSubstr("w-3 (rank 2, host a, pid 103) fell silent")))));
+      FailsJob(1, HasSubstr("w-3 (rank 2, host a, pid 103) fell silent")));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(3)});
 }
@@ -349,9 +341,7 @@ TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
   EXPECT_THAT(fixture.WaitWithHeartbeats(9, {1}), NoEffects());
   EXPECT_THAT(
       fixture.Wait(1),
-      Includes(Sends(
-          1, EpochEndedForGood(
-                 1, HasSubstr("w-2 (rank 1, host a, pid 102) fell silent")))));
+      FailsJob(1, HasSubstr("w-2 (rank 1, host a, pid 102) fell silent")));
 }
 
 // After a stop of any length, a worker with four heartbeats for each lease is
@@ -458,13 +448,10 @@ TEST(LeaveTest, WhoGoesOnWithoutTheLeaverEndsTheEpoch) {
   EXPECT_THAT(fixture.Says(2, Stands(20, Phase::kCompute)), NoEffects());
   EXPECT_THAT(
       fixture.Says(2, Stands(20, Phase::kTransfer)),
-      Includes(Sends(
-          3,
-          EpochEndedForGood(
-              1,
-              StartsWith(
-                  "w-1 (rank 0, host a, pid 101) left after 20 steps, but w-2 "
-                  "goes on: it is at step 20 while waiting for transfers")))));
+      FailsJob(3,
+               StartsWith(
+                   "w-1 (rank 0, host a, pid 101) left after 20 steps, but w-2 "
+                   "goes on: it is at step 20 while waiting for transfers")));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeft);
 }
 
@@ -473,7 +460,7 @@ TEST(LeaveTest, WhoLeavesInTheMiddleEndsTheEpochAtOnce) {
   fixture.RunAll();
   fixture.Says(2, Stands(20, Phase::kTransfer));
   EXPECT_THAT(fixture.Says(1, protocol::Leave{.steps = 20}),
-              Includes(Sends(2, EpochEndedForGood(1, StartsWith("w-1")))));
+              FailsJob(2, StartsWith("w-1")));
 }
 
 TEST(LeaveTest, WhoComputesAStepThatCannotEndIsNotWaitedForForEver) {
@@ -484,11 +471,8 @@ TEST(LeaveTest, WhoComputesAStepThatCannotEndIsNotWaitedForForEver) {
   EXPECT_THAT(fixture.WaitWithHeartbeats(29, {2}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(2, {2}),
-      Includes(Sends(
-          2,
-          EpochEndedForGood(
-              1, HasSubstr(
-                     "w-1 (rank 0, host a, pid 101) left after 20 steps")))));
+      FailsJob(2,
+               HasSubstr("w-1 (rank 0, host a, pid 101) left after 20 steps")));
 }
 
 TEST(LeaveTest, BeforeAnybodyRegisteredIsNoHarm) {
@@ -504,11 +488,9 @@ TEST(LeaveTest, WhoRegistersWithOneThatLeftEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
   fixture.Says(1, protocol::Leave{});
-  EXPECT_THAT(
-      fixture.Register(2, {ParameterNamed("a")}),
-      Includes(Sends(2, EpochEndedForGood(
-                            1, StartsWith("w-1 (rank 0, host a, pid 101) left "
-                                          "after 0 steps, but w-2 goes on")))));
+  EXPECT_THAT(fixture.Register(2, {ParameterNamed("a")}),
+              FailsJob(2, StartsWith("w-1 (rank 0, host a, pid 101) left "
+                                     "after 0 steps, but w-2 goes on")));
 }
 
 TEST(LeaveTest, IsAnsweredAgainOnAnotherStream) {
@@ -569,11 +551,10 @@ TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
   }
   EXPECT_THAT(
       fixture.Says(1, protocol::LocalFailure{.call = "f"}),
-      Includes(Sends(
-          1,
-          EpochEndedForGood(
-              3, HasSubstr("; the job does not form again: 2 restarts within "
-                           "10m were used up (limits.max_restarts)")))));
+      FailsJob(1,
+               HasSubstr("; the job does not form again: 2 restarts within "
+                         "10m were used up (limits.max_restarts)"),
+               /*epoch=*/3));
 }
 
 TEST(RestartBudgetTest, RestartsBeforeTheWindowAreForgotten) {
@@ -602,11 +583,11 @@ TEST(RestartBudgetTest, AStepThatFailsThreeTimesFailsTheJobWithAllCauses) {
     again.generation = {1};
     fixture.Hello(1, again);
   }
-  EXPECT_THAT(requested,
-              Includes(Sends(1, EpochEndedForGood(
-                                    3, AllOf(HasSubstr("step 8 failed 3 times"),
-                                             HasSubstr("first failed"),
-                                             HasSubstr("second failed"))))));
+  EXPECT_THAT(requested, FailsJob(1,
+                                  AllOf(HasSubstr("step 8 failed 3 times"),
+                                        HasSubstr("first failed"),
+                                        HasSubstr("second failed")),
+                                  /*epoch=*/3));
 }
 
 // --- Steps are counted over all epochs of a job ------------------------------
@@ -675,8 +656,7 @@ TEST(GlobalStepsTest, AStepThatFailsAgainAfterReportsIsTheSame) {
     JoinsAgain(fixture, 1);
   }
   EXPECT_THAT(requested,
-              Includes(Sends(1, EpochEndedForGood(
-                                    3, HasSubstr("step 8 failed 3 times")))));
+              FailsJob(1, HasSubstr("step 8 failed 3 times"), /*epoch=*/3));
 }
 
 TEST(GlobalStepsTest, SurviveTheCoordinator) {

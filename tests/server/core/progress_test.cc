@@ -169,12 +169,9 @@ TEST(StallTest, EvictingEndsTheEpochWithTheSentence) {
   fixture.Says(2, Stands(3, Phase::kCompute));
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(31, {1, 2}),
-      Includes(Sends(
-          1,
-          EpochEndedForGood(
-              1,
-              AllOf(StartsWith("w-2 (rank 1, host a, pid 102) was evicted: "),
-                    HasSubstr("has been computing for 30s; w-1 waits"))))));
+      FailsJob(1,
+               AllOf(StartsWith("w-2 (rank 1, host a, pid 102) was evicted: "),
+                     HasSubstr("has been computing for 30s; w-1 waits"))));
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
 }
 
@@ -263,11 +260,8 @@ TEST(WithdrawalTest, EndsTheEpochOnceAnotherRankGoesFurther) {
       << "it may yet stop too";
   EXPECT_THAT(
       fixture.Says(2, Stands(3, Phase::kTransfer)),
-      Includes(Sends(
-          2,
-          EpochEndedForGood(
-              1, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
-                           "GradientSync after 3 steps, but w-2 goes on")))));
+      FailsJob(2, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                            "GradientSync after 3 steps, but w-2 goes on")));
 }
 
 TEST(WithdrawalTest, OfEveryRankEndsNothing) {
@@ -290,10 +284,8 @@ TEST(WithdrawalTest, WhoMeetsABrokenLinkWithItMissesIt) {
     }
     EXPECT_THAT(
         requested,
-        Includes(Sends(
-            2, EpochEndedForGood(
-                   1, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
-                                "GradientSync after 3 steps")))));
+        FailsJob(2, HasSubstr("w-1 (rank 0, host a, pid 101) destroyed its "
+                              "GradientSync after 3 steps")));
   }
 }
 
@@ -310,10 +302,8 @@ TEST(LeaverTest, WhoMeetsABrokenLinkWithItMissesIt) {
       requested += fixture.Says(2, CoordinatorFixture::ResetBy(1));
     }
     EXPECT_THAT(requested,
-                Includes(Sends(
-                    2, EpochEndedForGood(
-                           1, HasSubstr("w-1 (rank 0, host a, pid 101) left "
-                                        "after 3 steps, but w-2 goes on")))));
+                FailsJob(2, HasSubstr("w-1 (rank 0, host a, pid 101) left "
+                                      "after 3 steps, but w-2 goes on")));
   }
 }
 

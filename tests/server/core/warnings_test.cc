@@ -141,9 +141,7 @@ TEST(ValuesTest, OfParametersThatAreNotThereAreRefused) {
   fixture.RunAll();
   EXPECT_THAT(
       fixture.Says(1, Digests({1, 2, 3})),
-      Includes(Sends(
-          1, EpochEndedForGood(
-                 1, HasSubstr("values of parameters that are not there")))));
+      FailsJob(1, HasSubstr("values of parameters that are not there")));
 }
 
 }  // namespace
