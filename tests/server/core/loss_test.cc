@@ -544,7 +544,8 @@ TEST(RestartBudgetTest, WhenItIsSpentTheJobFails) {
   fixture.RunAll();
   for (int incarnation = 0; incarnation < 2; ++incarnation) {
     EXPECT_THAT(fixture.Says(1, protocol::LocalFailure{.call = "f"}),
-                Includes(Sends(1, EpochEnded(1 + incarnation))));
+                EffectsAre(Persists(EpochFinished(1 + incarnation)),
+                           Sends(1, EpochEnded(1 + incarnation))));
     protocol::Hello again = fixture.HelloOf(1);
     again.generation = {1};
     fixture.Hello(1, again);
