@@ -127,11 +127,13 @@ struct alignas(64) ControlBlockHeader {
   alignas(64) SharedWord finished;  // all collectives up to this number
   // It has unmapped all segments of its peers and maps no more.
   alignas(64) std::atomic<uint32_t> let_go;
+  // 1 + the core on which it waited last; 0: none yet. A hint.
+  alignas(64) std::atomic<uint32_t> core;
   alignas(64) SharedEntry shared[kSegmentsMax];
 };
 
 inline constexpr uint64_t kControlBlockMagic =
-    0x317461655370634c;  // "LcpSeat1"
+    0x3142436c7274434c;  // "LCtrlCB1"
 inline constexpr uint32_t kControlBlockVersion = 1;
 
 // The parts of a mapped control block.
@@ -151,6 +153,10 @@ class ControlBlock {
   ControlBlock() = default;
   ControlBlock(std::byte* data, const Shape& shape)
       : data_(data), shape_(shape) {}
+
+  // What collectives of small buffers touch: the header and their slots.
+  static constexpr size_t kHotBytes =
+      sizeof(ControlBlockHeader) + kCollectiveSlots * sizeof(CollectiveSlot);
 
   ControlBlockHeader& header() const {
     return *reinterpret_cast<ControlBlockHeader*>(data_);

@@ -146,6 +146,7 @@ absl::Status Rendezvous::AllocateControlBlock(
   handle_.size = shape.size;
   peers_.resize(shape.size);
   Peer& me = peers_[rank];
+  memory->LookUp(ControlBlock::kHotBytes);
   me.control_block = ControlBlock(memory->data(), shape);
   me.memory = *std::move(memory);
   return absl::OkStatus();
@@ -333,6 +334,7 @@ absl::Status Rendezvous::ReadHello(int peer,
   const ControlBlock control_block(memory->data(), shape_);
   absl::Status sound = CheckControlBlock(control_block.header(), mine, peer);
   if (!sound.ok()) return sound;
+  memory->LookUp(ControlBlock::kHotBytes);
   peers_[peer].control_block = control_block;
   peers_[peer].memory = *std::move(memory);
   peers_[peer].process = std::move(files[1]);

@@ -178,6 +178,14 @@ absl::StatusOr<Segment> Segment::Map(FileDescriptor fd, size_t bytes,
   return segment;
 }
 
+void Segment::LookUp(size_t bytes) const {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  const size_t pages = (std::min(bytes, bytes_) + kPage - 1) / kPage;
+  madvise(data_, pages * kPage, MADV_POPULATE_WRITE);
+}
+
 Segment::~Segment() {
   if (space_ != nullptr) munmap(space_, SpaceOf(bytes_));
 }

@@ -53,6 +53,10 @@ class Segment {
                                      Lookup lookup = Lookup::kAllNow,
                                      size_t page_offset = 0);
 
+  // Makes the page table entries of the first `bytes` now. Without effect on
+  // kernels before 5.14.
+  void LookUp(size_t bytes) const;
+
   Segment() = default;
   Segment(Segment&& other) noexcept { *this = std::move(other); }
   Segment& operator=(Segment&& other) noexcept {

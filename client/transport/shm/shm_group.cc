@@ -23,6 +23,14 @@ std::vector<int> Sockets(const std::vector<Peer>& peers) {
   return sockets;
 }
 
+std::vector<std::atomic<uint32_t>*> CoreWords(const std::vector<Peer>& peers) {
+  std::vector<std::atomic<uint32_t>*> words;
+  for (const Peer& peer : peers) {
+    words.push_back(&peer.control_block.header().core);
+  }
+  return words;
+}
+
 RankMask AllOf(int size) {
   return size == kRanksMax ? ~RankMask{0} : MaskOf(size) - 1;
 }
@@ -37,6 +45,7 @@ ShmGroup::ShmGroup(const ShmGroupMembers& roster, std::vector<Peer> peers,
       peers_(std::move(peers)),
       others_(AllOf(size()) & ~MaskOf(rank_)),
       wait_policy_(wait_policy),
+      core_sharing_(rank_, CoreWords(peers_)),
       exporter_(std::move(registry), mine(), Sockets(peers_)) {
   for (int peer = 0; peer < size(); ++peer) {
     importers_.push_back(std::make_unique<SegmentImporter>(

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "client/transport/shm/control_block.h"
+#include "client/transport/shm/core_sharing.h"
 #include "client/transport/shm/rendezvous.h"
 #include "client/transport/shm/segment_sharing.h"
 #include "client/transport/shm/wait_policy.h"
@@ -114,6 +115,8 @@ class ShmGroup {
     if (!MayYield()) --backoff_;
   }
 
+  CoreSharing& core_sharing() { return core_sharing_; }
+
   // --- Which collectives are in flight ---
 
   // Whether all ranks have finished collective `number`. If not, adds the
@@ -135,6 +138,7 @@ class ShmGroup {
   std::vector<Peer> peers_;
   const RankMask others_;
   const WaitPolicy wait_policy_;
+  CoreSharing core_sharing_;
   SegmentExporter exporter_;
   std::vector<std::unique_ptr<SegmentImporter>> importers_;
 

@@ -1,23 +1,39 @@
 #include "client/transport/shm/wait_policy.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 
+#include "base/cpu_affinity.h"
 #include "base/thread.h"
 #include "client/transport/shm/futex.h"
 
 namespace lockstep::transport {
-// Half of a round trip between two sleeping threads. The best of a few rounds,
-// so that a busy machine does not look like a slow one.
+
+// Half of a round trip between two sleeping threads, the best of a few rounds,
+// so that a busy machine does not look like a slow one. The threads are on
+// different cores, as ranks are: on one core, where the scheduler likes to put
+// them, a sleep costs a twentieth, because no core becomes idle. A thread that
+// is bound to one core cannot measure that.
 std::chrono::nanoseconds CostOfSleep() {
   constexpr int kRounds = 8;
   // No machine is slower; a longer time means that it is busy.
   constexpr std::chrono::nanoseconds kMost{100'000};
   constexpr std::chrono::nanoseconds kNap{10'000'000};
+  // On virtual machines.
+  constexpr std::chrono::nanoseconds kTypical{20'000};
   std::atomic<uint32_t> there{0};
   std::atomic<uint32_t> back{0};
+  const AffinityRestorer restorer;
+  const int core = sched_getcpu();
+  if (!restorer.cores() || core < 0) return kTypical;
+  const cpu_set_t elsewhere = Without(*restorer.cores(), core);
+  if (CPU_COUNT(&elsewhere) == 0) return kTypical;
+  RunOn(OnlyCore(core));
   std::thread other = StartThread("ls-calibrate", [&] {
+    RunOn(elsewhere);
     for (uint32_t round = 0; round < kRounds; ++round) {
       while (there.load() == round) SleepOn(there, round, kNap);
       ++back;

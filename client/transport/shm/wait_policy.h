@@ -37,7 +37,7 @@ struct WaitPolicy {
 };
 
 // Measures the cost of a sleep and its wake on this machine. Takes some hundred
-// microseconds.
+// microseconds, in which the calling thread stays on its core.
 std::chrono::nanoseconds CostOfSleep();
 
 // The policy for `ranks` on `cores`. `cost`: CostOfSleep.

@@ -43,7 +43,11 @@ absl::Status Waiter::WaitOnce(RankMask ranks) {
   const auto now = WaitPolicy::Clock::now();
   if (began_ == WaitPolicy::Clock::time_point()) began_ = now;
   const auto waited = now - began_;
-  if (waited < shm_group_.wait_policy().looks) return absl::OkStatus();
+  const RankMask sharing = shm_group_.core_sharing().Publish(ranks);
+  if (sharing != 0) shm_group_.core_sharing().ComeApart(sharing, now);
+  if (sharing == 0 && waited < shm_group_.wait_policy().looks) {
+    return absl::OkStatus();
+  }
   if (waited < shm_group_.wait_policy().all && shm_group_.MayYield()) {
     Yield();
     return absl::OkStatus();
