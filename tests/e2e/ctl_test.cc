@@ -7,7 +7,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_format.h"
+#include "base/cpu_affinity.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/operated.h"
@@ -211,6 +216,31 @@ TEST(LauncherTest, NumbersTheWorkersOfAHostForTheirGpus) {
   EXPECT_EQ(run.code, 0);
   EXPECT_THAT(run.output, AllOf(HasSubstr("[worker-0] rank 0\n"),
                                 HasSubstr("[worker-1] rank 1\n")));
+}
+
+TEST(LauncherTest, BindsEachWorkerToItsShareOfTheCores) {
+  const std::optional<cpu_set_t> cores = AllowedCores();
+  ASSERT_TRUE(cores.has_value());
+  const std::vector<std::string> script = {"--", "sh", "-c",
+                                           "echo $(nproc) of $LOCAL_RANK"};
+  for (const std::string how : {"core", "none"}) {
+    std::vector<std::string> words = {"lockstepctl", "run",    "-n", "2",
+                                      "--label",     "--bind", how};
+    words.insert(words.end(), script.begin(), script.end());
+    const Outcome run = RunTool(words);
+    EXPECT_EQ(run.code, 0) << run.output;
+    for (int worker = 0; worker < 2; ++worker) {
+      const cpu_set_t share =
+          how == "core" ? ShareOfCores(*cores, worker, 2) : *cores;
+      EXPECT_THAT(run.output,
+                  HasSubstr(absl::StrFormat("[worker-%d] %d of %d\n", worker,
+                                            CPU_COUNT(&share), worker)));
+    }
+  }
+  const Outcome wrong = RunTool(
+      {"lockstepctl", "run", "-n", "1", "--bind", "socket", "--", "true"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("--bind"));
 }
 
 // A job is named after what is trained, not after the program.

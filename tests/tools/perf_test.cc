@@ -48,6 +48,15 @@ TEST(PerfTest, HelpNamesDefaultsAsAPersonWritesThem) {
   }
 }
 
+TEST(PerfTest, RanksMayBeBoundToCores) {
+  for (const char* ranks : {"2", "3"}) {
+    const Outcome outcome = RunPerf({"all_reduce", "-b", "1K", "-e", "1K", "-n",
+                                     "3", "--ranks", ranks, "--bind", "core"});
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+  }
+  EXPECT_EQ(RunPerf({"all_reduce", "--bind", "socket"}).code, 2);
+}
+
 TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
   const ScratchFile json;
   for (const std::string& op : perf::OperationNames()) {

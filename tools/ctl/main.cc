@@ -45,6 +45,7 @@ struct Arguments {
   std::string reason;
   bool now = false;
   double grace_seconds = 10;
+  std::string bind = "none";
 };
 
 // Adds a command; its --help ends with a reference to the common options.
@@ -133,6 +134,11 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "has failed")
       .ShowDefault()
       .Between(0, 1'000'000);
+  run.Add("--bind", &arguments.bind,
+          "core: each worker gets a share of this host's cores; none: the "
+          "system places them")
+      .OneOf({"core", "none"})
+      .ShowDefault();
   run.AddFlag("--label", &arguments.run.label,
               "Name the worker before each line");
   run.Add("--grace", &arguments.grace_seconds,
@@ -282,6 +288,7 @@ int Main(int argc, char** argv) {
     arguments.run.address = arguments.common.address;
     arguments.run.token = arguments.common.token;
     arguments.run.grace = absl::Seconds(arguments.grace_seconds);
+    arguments.run.bind_cores = arguments.bind == "core";
     return lockstep::ctl::Run(arguments.run);
   }
   if (create.given()) {

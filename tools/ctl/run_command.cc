@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/cpu_affinity.h"
 #include "base/file_descriptor.h"
 #include "base/process.h"
 #include "base/text/utf8.h"
@@ -283,12 +284,20 @@ class LocalLaunch {
     started_at_ = absl::Now();
     refusal_.clear();
     place_.local_rank = 0;
+    const std::optional<cpu_set_t> cores = AllowedCores();
+    if (options_.bind_cores && !cores) {
+      return absl::UnavailableError("the cores of this host are not known");
+    }
     for (const std::string& worker : job_.workers) {
       place_.worker = worker;
-      absl::Status started = supervisor_.Start(
-          worker, {.argv = options_.program,
-                   .environment = launch::EnvironmentOf(place_),
-                   .capture_output = options_.label});
+      launch::ChildCommand command{.argv = options_.program,
+                                   .environment = launch::EnvironmentOf(place_),
+                                   .capture_output = options_.label};
+      if (options_.bind_cores) {
+        command.cores = ShareOfCores(*cores, place_.local_rank,
+                                     static_cast<int>(job_.workers.size()));
+      }
+      absl::Status started = supervisor_.Start(worker, command);
       if (!started.ok()) return started;
       place_.local_rank += 1;
     }

@@ -65,7 +65,9 @@ struct Redirection {
 // Reports a failure through `report`; exec closes it.
 [[noreturn]] void BecomeProgram(pid_t parent, char* const argv[],
                                 char* const environment[],
-                                const Redirection& redirect, int report) {
+                                const Redirection& redirect,
+                                const std::optional<cpu_set_t>& cores,
+                                int report) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);  // the parent died before prctl
@@ -74,7 +76,9 @@ struct Redirection {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   if (redirect.out >= 0) dup2(redirect.out, STDOUT_FILENO);
   if (redirect.err >= 0) dup2(redirect.err, STDERR_FILENO);
-  execvpe(argv[0], argv, environment);
+  if (!cores || sched_setaffinity(0, sizeof *cores, &*cores) == 0) {
+    execvpe(argv[0], argv, environment);
+  }
   const int error = errno;
   if (write(report, &error, sizeof error) < 0) _exit(126);
   _exit(127);
@@ -119,7 +123,8 @@ absl::StatusOr<Child> Child::Start(const ChildCommand& command) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    BecomeProgram(parent, argv.data(), envp.data(), redirect, report->write);
+    BecomeProgram(parent, argv.data(), envp.data(), redirect, command.cores,
+                  report->write);
   }
   const int fork_error = errno;
   close(report->write);

@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_TOOLS_LAUNCH_CHILD_H_
 #define LOCKSTEP_TOOLS_LAUNCH_CHILD_H_
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -25,8 +26,9 @@ struct ChildCommand {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH
   // Added to the launcher's environment; replaces variables of the same name.
   std::vector<std::pair<std::string, std::string>> environment;
-  bool capture_output = false;  // stdout and stderr go to output()
-  bool quiet_stdout = false;    // discards stdout
+  bool capture_output = false;          // stdout and stderr go to output()
+  bool quiet_stdout = false;            // discards stdout
+  std::optional<cpu_set_t> cores = {};  // on which it may run; or as here
 };
 
 // How a process ended.

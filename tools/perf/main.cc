@@ -8,10 +8,12 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/cpu_affinity.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/hierarchical/auto.h"
 #include "client/transport/shm/shm.h"
@@ -59,8 +61,17 @@ absl::StatusOr<Backend> MakeBackend(const PerfOptions& options, int rank) {
   return MakeGpuBackend(options, rank);
 }
 
+absl::Status Bind(const PerfOptions& options, int rank) {
+  if (options.bind == "none") return absl::OkStatus();
+  const std::optional<cpu_set_t> cores = AllowedCores();
+  const bool bound = cores && RunOn(ShareOfCores(*cores, rank, options.ranks));
+  return bound ? absl::OkStatus()
+               : absl::UnavailableError("the rank cannot be bound to cores");
+}
+
 absl::Status RunRank(const PerfOptions& options, int rank,
                      HandlePipes& exchange, size_t* wrong) {
+  if (absl::Status bound = Bind(options, rank); !bound.ok()) return bound;
   auto backend = MakeBackend(options, rank);
   if (!backend.ok()) return backend.status();
   PerfRank self(options, rank, *std::move(backend));

@@ -170,6 +170,11 @@ bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code) {
            "to run on (hierarchical: 2)")
       .Between(1, 64);
   line.AddFlag("--arena", &o.arena, "buffers in the arena, not private");
+  line.Add("--bind", &o.bind,
+           "core: each rank gets a share of the cores; none: the system "
+           "places them")
+      .OneOf({"core", "none"})
+      .ShowDefault();
   line.Add("--json", &o.json, "write the rows to this file");
   if (const std::optional<int> code = line.Parse(argc, argv)) {
     *exit_code = *code;

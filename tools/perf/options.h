@@ -2,7 +2,7 @@
 //
 //   lockstep-perf OP -b 1K -e 256M -f 2 -n 20 -w 5 --ranks 4
 //                 --transport auto|shm|gloo|hierarchical|nccl [--hosts 2]
-//                 [--arena] [--json FILE]
+//                 [--arena] [--bind core] [--json FILE]
 
 #ifndef LOCKSTEP_TOOLS_PERF_OPTIONS_H_
 #define LOCKSTEP_TOOLS_PERF_OPTIONS_H_
@@ -30,7 +30,8 @@ struct PerfOptions {
   std::string transport = "shm";
   int hosts = 0;  // simulated hosts of the ranks; 0: this host
   bool arena = false;
-  std::string json;  // output file; empty: none
+  std::string bind = "none";  // or "core": a share of the cores for each rank
+  std::string json;           // output file; empty: none
 
   // The simulated host of `rank`; neighbours share a host.
   int HostOf(int rank) const { return rank * hosts / ranks; }

@@ -28,7 +28,7 @@ run_bench() {
       refuse "bench: unknown name '${wanted%_bench}'; there are: ${names[*]%_bench}"
     names=("$wanted")
   fi
-  if is_one_of data_plane_bench "${names[@]}"; then
+  if is_one_of data_plane_bench "${names[@]}" || is_one_of small_messages_bench "${names[@]}"; then
     require mpi
     configure release # detects the MPIs' compilers
   fi
