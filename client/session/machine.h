@@ -46,7 +46,7 @@ namespace lockstep::session {
 struct MachineOptions {
   JobName job;
   WorkerName worker;
-  uint64_t incarnation = 0;  // Hello::life
+  uint64_t incarnation = 0;  // Hello::incarnation
   std::optional<JobSpec> spec;
   std::string token;
   protocol::ProcessInfo process;

@@ -121,12 +121,12 @@ Admission AdmitNewcomer(const AdmissionState& state,
     if (!is_gone && !comes_again) return Taken(*holder, now);
   }
   if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;
-  if (is_held) return NewLife{};
+  if (is_held) return NewIncarnation{};
   if (state.epoch_lives ||
       state.roster.seated() >= state.spec.mesh.WorldSize()) {
     return Full(state, hello.worker);
   }
-  return NewLife{};
+  return NewIncarnation{};
 }
 
 }  // namespace
@@ -143,18 +143,21 @@ absl::Status Full(const AdmissionState& state, const WorkerName& worker) {
       state.epoch_lives ? ", and an epoch runs" : ""));
 }
 
-Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
-                absl::Time now) {
+absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello) {
   if (absl::Status name = IsName(hello.worker); !name.ok()) return name;
-  if (absl::Status listed = IsListed(state.spec, hello.worker); !listed.ok()) {
+  if (absl::Status listed = IsListed(spec, hello.worker); !listed.ok()) {
     return listed;
   }
-  if (hello.incarnation == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s says Hello with incarnation 0: "
-                        "it draws one at random",
-                        hello.worker.value));
-  }
+  if (hello.incarnation != 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s says Hello with incarnation 0: "
+                      "it draws one at random",
+                      hello.worker.value));
+}
+
+Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
+                absl::Time now) {
+  if (absl::Status may = MayJoin(state.spec, hello); !may.ok()) return may;
   const NameHolder& newest = state.newest;
   if (hello.generation.value == 0) {
     if (hello.incarnation != newest.incarnation)
@@ -169,7 +172,7 @@ Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
   }
   const Worker* holder = state.roster.Find(hello.worker);
   if (holder != nullptr && !holder->exited.empty()) return ProvenDead(*holder);
-  return SameLife{};
+  return SameIncarnation{};
 }
 
 }  // namespace lockstep::core

@@ -1,7 +1,7 @@
 // The admission rule: may this Hello use this name?
 //
 //   generation      holder of the name          answer
-//   any, incarnation (Hello::life) 0            refused
+//   any, incarnation 0                          refused
 //   older           any                         refused: fenced
 //   never assigned  any                         a stranger
 //   newest, not its
@@ -42,12 +42,13 @@
 
 namespace lockstep::core {
 
-struct NewLife {};
-struct SameLife {};
+struct NewIncarnation {};
+struct SameIncarnation {};
 struct Stranger {
   absl::Status why;
 };
-using Admission = std::variant<NewLife, SameLife, Stranger, absl::Status>;
+using Admission =
+    std::variant<NewIncarnation, SameIncarnation, Stranger, absl::Status>;
 
 struct AdmissionState {
   const JobSpec& spec;
@@ -56,8 +57,12 @@ struct AdmissionState {
   bool epoch_lives = false;
 };
 
-// A status is a refusal: InvalidArgument (a malformed name, or one that is not
-// in the spec's list, which is quoted; incarnation 0), FailedPrecondition (an
+// InvalidArgument if no job of this spec admits the worker: its name is
+// malformed, or not in the spec's list, which is quoted; or its incarnation is
+// 0.
+absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello);
+
+// A status is a refusal: InvalidArgument (MayJoin), FailedPrecondition (an
 // old generation, or a full job, with its workers named), AlreadyExists (the
 // name is taken, with its holder named). The status of a Stranger is
 // FailedPrecondition (an unknown generation) or PermissionDenied (another

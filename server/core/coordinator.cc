@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/core/admission.h"
 #include "server/core/effect_sink.h"
 #include "server/core/status_text.h"
 #include "server/core/token.h"
@@ -239,6 +240,8 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
         absl::StrFormat("%s joins job %s with the spec of job %s",
                         hello.worker.value, name.value, hello.spec->name));
   }
+  // A worker that is refused creates no job.
+  if (absl::Status may = MayJoin(*hello.spec, hello); !may.ok()) return may;
   const absl::Status created = Create(*hello.spec, hello.token, context);
   if (!created.ok()) return created;
   return Reach(name);

@@ -31,7 +31,7 @@ namespace lockstep::core {
 // An incarnation of a worker, as the job records it.
 struct NameHolder {
   Generation generation;     // 0: never assigned
-  uint64_t incarnation = 0;  // Hello::life
+  uint64_t incarnation = 0;  // Hello::incarnation
   std::string secret_hash;   // of its Welcome (secret.h)
   bool operator==(const NameHolder&) const = default;
 };

@@ -41,7 +41,7 @@ void Job::OnHello(SessionId session, const protocol::Hello& hello,
   if (const auto* stranger = std::get_if<Stranger>(&admission)) {
     return context.out.Close(session, stranger->why);
   }
-  if (std::holds_alternative<NewLife>(admission)) {
+  if (std::holds_alternative<NewIncarnation>(admission)) {
     BeginLife(session, hello, context);
   } else {
     ContinueLife(session, hello, context);
@@ -59,7 +59,7 @@ void Job::GreetAfterEnd(SessionId session, const protocol::Hello& hello,
   }
   Worker* worker = roster_.Find(hello.worker);
   const bool is_known = worker != nullptr && hello.generation.value != 0 &&
-                        std::holds_alternative<SameLife>(admission);
+                        std::holds_alternative<SameIncarnation>(admission);
   if (!is_known || !hello.resume) {
     return context.out.Refuse(session, name(), Over());
   }

@@ -11,7 +11,7 @@ namespace {
 enum class Holder { kNobody, kJoining, kReady, kSuspect, kLost, kLeft };
 enum class Speaks {
   kNewcomer,
-  kSameLife,
+  kSameIncarnation,
   kNewest,
   kOlder,
   kUnknown,
@@ -65,7 +65,7 @@ std::string Judged(const Case& c) {
   };
   switch (c.speaks) {
     case Speaks::kNewcomer: break;
-    case Speaks::kSameLife: hello.incarnation = 7; break;
+    case Speaks::kSameIncarnation: hello.incarnation = 7; break;
     case Speaks::kNewest: Bears(7, "secret"); break;
     case Speaks::kNewestOfAnotherLife: Bears(8, "secret"); break;
     case Speaks::kNewestWithoutSecret: Bears(7, ""); break;
@@ -80,8 +80,10 @@ std::string Judged(const Case& c) {
                                      .newest = {kNewest, 7, Sha256("secret")},
                                      .epoch_lives = c.epoch_lives},
                                     hello, At(1));
-  if (std::holds_alternative<NewLife>(admission)) return "new life";
-  if (std::holds_alternative<SameLife>(admission)) return "same life";
+  if (std::holds_alternative<NewIncarnation>(admission))
+    return "new incarnation";
+  if (std::holds_alternative<SameIncarnation>(admission))
+    return "same incarnation";
   if (const auto* stranger = std::get_if<Stranger>(&admission)) {
     return absl::StrCat("stranger: ",
                         absl::StatusCodeToString(stranger->why.code()));
@@ -100,15 +102,15 @@ std::string Expected(const Case& c) {
   if (c.speaks == Speaks::kOlder) return "FAILED_PRECONDITION";
   if (c.speaks == Speaks::kUnknown) return "stranger: FAILED_PRECONDITION";
   const bool same =
-      c.speaks == Speaks::kNewest || c.speaks == Speaks::kSameLife;
+      c.speaks == Speaks::kNewest || c.speaks == Speaks::kSameIncarnation;
   if (same && c.dead && !nobody) return "FAILED_PRECONDITION";
-  if (same) return "same life";
-  if (c.holder == Holder::kSuspect) return "new life";
+  if (same) return "same incarnation";
+  if (c.holder == Holder::kSuspect) return "new incarnation";
   if (!gone) {
     const bool again = !c.epoch_lives && !c.arrived && c.same_process;
-    return again ? "new life" : "ALREADY_EXISTS";
+    return again ? "new incarnation" : "ALREADY_EXISTS";
   }
-  return c.full || c.epoch_lives ? "FAILED_PRECONDITION" : "new life";
+  return c.full || c.epoch_lives ? "FAILED_PRECONDITION" : "new incarnation";
 }
 
 TEST(AdmissionTest, AgreesWithItsTableInEveryCase) {

@@ -217,11 +217,21 @@ TEST(BadHelloTest, ANameThatIsNoNameIsRefused) {
     protocol::Hello hello = fixture.HelloOf(1);
     hello.worker = {name};
     EXPECT_THAT(fixture.Hello(1, hello),
-                Includes(Sends(1, Refused(StatusCode::kInvalidArgument,
-                                          HasSubstr("is no worker name"))),
-                         Closes(1, StatusCode::kInvalidArgument)));
+                Refuses(1, StatusCode::kInvalidArgument,
+                        HasSubstr("is no worker name")));
     fixture.Closes(1);
   }
+  EXPECT_TRUE(fixture.core().Jobs().empty()) << "and creates nothing";
+}
+
+TEST(BadHelloTest, AWorkerThatItsOwnSpecDoesNotListCreatesNoJob) {
+  JobSpec spec = SpecOf(2);
+  spec.workers = {"a", "b"};
+  CoordinatorFixture fixture(spec);
+  EXPECT_THAT(fixture.Hello(1),
+              Refuses(1, StatusCode::kInvalidArgument,
+                      HasSubstr("w-1 is not one of the workers")));
+  EXPECT_TRUE(fixture.core().Jobs().empty());
 }
 
 TEST(BadHelloTest, AJobThatIsOverIsRefusedWithItsEnd) {
