@@ -35,5 +35,14 @@ TEST(OperatorTokenTest, NamesTheAddressesOfThisUsersCoordinators) {
   std::filesystem::remove_all(folder);
 }
 
+// A launcher without an address needs no token of a coordinator that runs.
+TEST(OperatorTokenTest, WithoutAnAddressNoFileIsRead) {
+  setenv("XDG_RUNTIME_DIR", "/dev/null", 1);
+  const absl::StatusOr<std::string> none = FindOperatorToken("");
+  EXPECT_TRUE(none.ok()) << none.status();
+  EXPECT_FALSE(FindOperatorToken("127.0.0.1:40123").ok());
+  unsetenv("XDG_RUNTIME_DIR");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

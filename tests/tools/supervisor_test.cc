@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tools/launch/scratch_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -216,6 +217,42 @@ TEST_F(SupervisorTest, ABackgroundChildIsEndedAfterTheWorkers) {
   EXPECT_EQ(supervisor.Run(), 0);
   EXPECT_THAT(endings_, ElementsAre("w", "daemon"));
   EXPECT_EQ(ending_["daemon"].signal, SIGTERM);
+}
+
+// A worker that ignores SIGTERM is killed, and the coordinator is not: workers
+// that restart need it.
+TEST_F(SupervisorTest, ABackgroundChildOutlivesWorkersThatAreKilled) {
+  SupervisorOptions options = Options(absl::Milliseconds(50));
+  Supervisor* launcher = nullptr;
+  int restarts = 0;
+  options.on_workers_ended = [&](int) {
+    if (restarts++ == 0) {
+      EXPECT_TRUE(launcher->Start("again", Shell("true")).ok());
+    }
+    return absl::ZeroDuration();
+  };
+  Supervisor supervisor(std::move(options));
+  launcher = &supervisor;
+  ASSERT_TRUE(supervisor
+                  .Start("daemon", Shell("exec sleep 1000"),
+                         Supervisor::Role::kBackground)
+                  .ok());
+  const ScratchFolder folder;
+  const std::string ready = folder.path() / "ready";
+  ASSERT_TRUE(supervisor
+                  .Start("stubborn",
+                         Shell(absl::StrCat("trap '' TERM; touch ", ready,
+                                            "; while :; do sleep 0.01; done")))
+                  .ok());
+  ASSERT_TRUE(supervisor
+                  .Start("failed",
+                         Shell(absl::StrCat("while [ ! -e ", ready,
+                                            " ]; do sleep 0.01; done; exit 3")))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_EQ(ending_["stubborn"].signal, SIGKILL);
+  EXPECT_EQ(ending_["daemon"].signal, SIGTERM);
+  EXPECT_THAT(endings_, ElementsAre("failed", "stubborn", "again", "daemon"));
 }
 
 TEST_F(SupervisorTest, ABackgroundChildThatEndsFirstIsAFailure) {

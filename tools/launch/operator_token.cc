@@ -39,7 +39,9 @@ absl::StatusOr<std::string> OperatorTokenPath(const std::string& address) {
 
 absl::StatusOr<std::string> FindOperatorToken(const std::string& address) {
   // An address has no slash; a text with a slash is not a file of this folder.
-  if (address.find('/') != std::string::npos) return std::string();
+  if (address.empty() || address.find('/') != std::string::npos) {
+    return std::string();
+  }
   const absl::StatusOr<std::string> path = OperatorTokenPath(address);
   if (!path.ok()) return std::string();
   absl::StatusOr<std::string> token = ReadSecretFile(*path);

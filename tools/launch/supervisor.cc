@@ -122,13 +122,14 @@ void Supervisor::TakeSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (interrupted_by_ != 0) {
-      SignalAll(SIGKILL,
-                absl::StrCat("the launcher got ", SignalText(interrupted_by_),
-                             " and then ", SignalText(signal)));
+      SignalWorkers(SIGKILL, absl::StrCat("the launcher got ",
+                                          SignalText(interrupted_by_),
+                                          " and then ", SignalText(signal)));
       continue;
     }
     interrupted_by_ = signal;
-    SignalAll(signal, absl::StrCat("the launcher got ", SignalText(signal)));
+    SignalWorkers(signal,
+                  absl::StrCat("the launcher got ", SignalText(signal)));
     kill_at_ = absl::Now() + options_.grace;
     why_kill_ = NotEnded(options_.grace, SignalText(signal));
   }
@@ -168,7 +169,7 @@ void Supervisor::TakeEndings() {
   if (!WorkersEnded() || background_told_ || ReplaceWorkers()) return;
   if (AllEnded()) return;
   background_told_ = true;
-  SignalAll(SIGTERM, "all workers had ended");
+  SignalWorkers(SIGTERM, "all workers had ended");
   terminate_at_ = absl::InfiniteFuture();
   kill_at_ = absl::Now() + options_.grace;
   why_kill_ = NotEnded(options_.grace, SignalText(SIGTERM));
@@ -194,7 +195,7 @@ bool Supervisor::ReplaceWorkers() {
   const auto before = static_cast<ptrdiff_t>(entries_.size());
   const absl::Duration pause = options_.on_workers_ended(first_failure_);
   if (static_cast<ptrdiff_t>(entries_.size()) == before) {
-    terminate_at_ = absl::InfiniteFuture();  // no worker is left to terminate
+    terminate_at_ = kill_at_ = absl::InfiniteFuture();  // no worker is left
     if (pause > absl::ZeroDuration()) ask_again_at_ = absl::Now() + pause;
     return pause > absl::ZeroDuration();
   }
@@ -226,20 +227,20 @@ void Supervisor::EnforceDeadlines(absl::Time now) {
     terminate_at_ = absl::InfiniteFuture();
     kill_at_ = now + options_.grace;
     why_kill_ = NotEnded(options_.grace, SignalText(SIGTERM));
-    SignalAll(SIGTERM, why_terminate_);
+    SignalWorkers(SIGTERM, why_terminate_);
   }
   if (now >= kill_at_) {
     kill_at_ = absl::InfiniteFuture();
-    SignalAll(SIGKILL, why_kill_);
+    SignalWorkers(SIGKILL, why_kill_);
   }
 }
 
-void Supervisor::SignalAll(int signal, const std::string& why) {
+// Workers need the background children (the coordinator) to the end, so these
+// get signals only when the workers have ended.
+void Supervisor::SignalWorkers(int signal, const std::string& why) {
+  const bool background_too = WorkersEnded();
   for (Entry& entry : entries_) {
-    // After an interruption the coordinator is ended only when the workers
-    // have.
-    const bool spared =
-        entry.role == Role::kBackground && !WorkersEnded() && signal != SIGKILL;
+    const bool spared = entry.role == Role::kBackground && !background_too;
     if (spared || entry.child.Poll()) continue;
     const bool is_stopped = signal == SIGKILL && IsStopped(entry.child.pid());
     entry.sent[signal] = absl::StrCat(

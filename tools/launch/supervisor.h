@@ -89,7 +89,7 @@ class Supervisor {
   bool ReplaceWorkers();
   void NoteEnding(Entry& entry, const ProcessExit& ending);
   void EnforceDeadlines(absl::Time now);
-  void SignalAll(int signal, const std::string& why);
+  void SignalWorkers(int signal, const std::string& why);
   ProcessExit EndingOf(Entry& entry);
   void WaitForSomething();
   bool WorkersEnded() const;
