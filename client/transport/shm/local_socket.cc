@@ -56,14 +56,16 @@ absl::StatusOr<FileDescriptor> ListenLocally(const std::string& name) {
   return fd;
 }
 
-absl::StatusOr<FileDescriptor> DialLocally(const std::string& name) {
+absl::StatusOr<std::optional<FileDescriptor>> DialLocally(
+    const std::string& name) {
   absl::StatusOr<FileDescriptor> fd = NewSocket();
-  if (!fd.ok()) return fd;
+  if (!fd.ok()) return std::move(fd).status();
   const int dialed = WithAddress(name, [&](const sockaddr* at, socklen_t size) {
     return connect(fd->get(), at, size);
   });
+  if (dialed != 0 && errno == EAGAIN) return std::nullopt;
   if (dialed != 0) return Failed("connect");
-  return fd;
+  return *std::move(fd);
 }
 
 absl::StatusOr<std::optional<FileDescriptor>> Accept(int listener) {

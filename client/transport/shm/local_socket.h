@@ -22,7 +22,10 @@
 namespace lockstep::transport {
 
 absl::StatusOr<FileDescriptor> ListenLocally(const std::string& name);
-absl::StatusOr<FileDescriptor> DialLocally(const std::string& name);
+// nullopt if the listener's queue is full: dial again later. Any user of the
+// machine can fill it for a moment.
+absl::StatusOr<std::optional<FileDescriptor>> DialLocally(
+    const std::string& name);
 // nullopt if no connection is pending.
 absl::StatusOr<std::optional<FileDescriptor>> Accept(int listener);
 
@@ -37,7 +40,7 @@ struct SocketMessage {
   std::vector<FileDescriptor> files;
 };
 // nullopt if no message is queued. A message longer than `bytes` is cut off;
-// Received::bytes is its whole length.
+// SocketMessage::bytes is its whole length.
 absl::StatusOr<std::optional<SocketMessage>> ReceiveBytes(int socket,
                                                           void* data,
                                                           size_t bytes);

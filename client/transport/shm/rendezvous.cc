@@ -32,6 +32,9 @@ struct Rendezvous::Hello {
 
 namespace {
 
+// After which a peer whose queue of connections was full is dialed again.
+constexpr absl::Duration kDialAgain = absl::Milliseconds(2);
+
 uint64_t Draw() {
   std::random_device device;
   const uint64_t high = device();
@@ -178,11 +181,13 @@ absl::StatusOr<std::vector<Peer>> Rendezvous::ConnectAll(
   stages_.assign(shape_.size, Stage::kExpected);
   stages_[handle_.rank] = Stage::kMet;
   for (int peer = 0; peer < shape_.size; ++peer) {
-    if (peer == handle_.rank) continue;
-    if (absl::Status dialed = Dial(peer); !dialed.ok()) return dialed;
+    if (absl::Status here = CheckHost(peer); !here.ok()) return here;
+    if (peer < handle_.rank) to_dial_ |= MaskOf(peer);
   }
+  if (absl::Status dialed = DialOthers(); !dialed.ok()) return dialed;
   while (!AllMet()) {
     absl::Status heard = WaitForNews(deadline);
+    if (heard.ok()) heard = DialOthers();
     if (!heard.ok()) return heard;
     heard = AcceptConnections();
     if (heard.ok()) heard = ReadUnidentified();
@@ -196,19 +201,29 @@ absl::StatusOr<std::vector<Peer>> Rendezvous::ConnectAll(
   return std::move(peers_);
 }
 
-// Dials lower ranks only; higher ranks dial this one.
-absl::Status Rendezvous::Dial(int peer) {
+absl::Status Rendezvous::CheckHost(int peer) const {
   const ShmHandle& handle = handles_[peer];
-  if (handle.where != handle_.where) {
-    return WithFailedPeer(
-        absl::UnavailableError(absl::StrCat(
-            "rank ", peer, " runs on another host: boot ", handle.where.boot,
-            ", network ", handle.where.network, "; here boot ",
-            handle_.where.boot, ", network ", handle_.where.network)),
-        peer);
+  if (handle.where == handle_.where) return absl::OkStatus();
+  return WithFailedPeer(
+      absl::UnavailableError(absl::StrCat(
+          "rank ", peer, " runs on another host: boot ", handle.where.boot,
+          ", network ", handle.where.network, "; here boot ",
+          handle_.where.boot, ", network ", handle_.where.network)),
+      peer);
+}
+
+// Dials the lower ranks that remain; higher ranks dial this one.
+absl::Status Rendezvous::DialOthers() {
+  for (RankMask rest = to_dial_; rest != 0; rest &= rest - 1) {
+    absl::Status dialed = Dial(std::countr_zero(rest));
+    if (!dialed.ok()) return dialed;
   }
-  if (peer > handle_.rank) return absl::OkStatus();
-  absl::StatusOr<FileDescriptor> socket = DialLocally(handle.socket);
+  return absl::OkStatus();
+}
+
+absl::Status Rendezvous::Dial(int peer) {
+  absl::StatusOr<std::optional<FileDescriptor>> socket =
+      DialLocally(handles_[peer].socket);
   if (absl::IsResourceExhausted(socket.status())) return socket.status();
   if (!socket.ok()) {
     return WithFailedPeer(absl::UnavailableError(absl::StrCat(
@@ -216,8 +231,10 @@ absl::Status Rendezvous::Dial(int peer) {
                               "host: ", socket.status().message())),
                           peer);
   }
-  if (!IsSameUser(socket->get())) return Stranger(peer);
-  peers_[peer].socket = *std::move(socket);
+  if (!socket->has_value()) return absl::OkStatus();  // later
+  if (!IsSameUser((*socket)->get())) return Stranger(peer);
+  to_dial_ &= ~MaskOf(peer);
+  peers_[peer].socket = **std::move(socket);
   stages_[peer] = Stage::kDialed;
   return SendHello(peer);
 }
@@ -232,7 +249,8 @@ absl::Status Rendezvous::WaitForNews(const Deadline& deadline) {
     if (stages_[peer] == Stage::kMet || !peers_[peer].socket.valid()) continue;
     watched.push_back({peers_[peer].socket.get(), POLLIN, 0});
   }
-  const absl::Duration left = std::min(deadline.Left(), absl::Hours(1));
+  const absl::Duration left =
+      std::min(deadline.Left(), to_dial_ != 0 ? kDialAgain : absl::Hours(1));
   const int ready = poll(watched.data(), watched.size(),
                          static_cast<int>(absl::ToInt64Milliseconds(
                              absl::Ceil(left, absl::Milliseconds(1)))));
@@ -391,12 +409,14 @@ void Rendezvous::Decline(const std::vector<std::string>& texts, int rank) {
     auto handle =
         ParseShmHandle(texts[peer], peer, static_cast<int>(texts.size()));
     if (!handle.ok()) continue;
-    absl::StatusOr<FileDescriptor> socket = DialLocally(handle->socket);
-    if (!socket.ok() || !IsSameUser(socket->get())) continue;
+    const absl::StatusOr<std::optional<FileDescriptor>> socket =
+        DialLocally(handle->socket);
+    const bool dialed = socket.ok() && socket->has_value();
+    if (!dialed || !IsSameUser((*socket)->get())) continue;
     // The status is ignored: the peer is fully connected, or has left.
-    SendMessage(socket->get(), Hello{.rank = static_cast<uint32_t>(rank),
-                                     .group = GroupOf(texts),
-                                     .token = handle->token})
+    SendMessage((*socket)->get(), Hello{.rank = static_cast<uint32_t>(rank),
+                                        .group = GroupOf(texts),
+                                        .token = handle->token})
         .IgnoreError();
   }
 }

@@ -79,6 +79,8 @@ class Rendezvous {
   Rendezvous() = default;
 
   void InitializeControlBlock(uint64_t group);
+  absl::Status CheckHost(int peer) const;
+  absl::Status DialOthers();
   absl::Status Dial(int peer);
   absl::Status WaitForNews(const Deadline& deadline);
   absl::Status AcceptConnections();
@@ -99,6 +101,7 @@ class Rendezvous {
   std::vector<ShmHandle> handles_;
   std::vector<Peer> peers_;
   std::vector<Stage> stages_;
+  RankMask to_dial_ = 0;                      // peers
   std::vector<FileDescriptor> unidentified_;  // accepted, before their Hello
 };
 

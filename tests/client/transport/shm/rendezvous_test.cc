@@ -75,6 +75,39 @@ TEST_F(ShmConnectTest, NamesWhoHasGone) {
   EXPECT_EQ(FailedPeer(gone), 0);
 }
 
+// Any user of the machine may connect to the socket, and fill its queue.
+TEST_F(ShmConnectTest, DialsAgainWhileTheQueueOfAPeerIsFull) {
+  const auto fill = [](const std::string& socket) {
+    for (;;) {
+      const auto dialed = DialLocally(socket);
+      ASSERT_TRUE(dialed.ok()) << dialed.status();
+      if (!dialed->has_value()) return;
+    }
+  };
+  {
+    const auto first = Prepared(0, 2);
+    const auto second = Prepared(1, 2);
+    fill(ParseShmHandle(first->handle(), 0, 2)->socket);
+    const absl::Status late = second
+                                  ->Connect({first->handle(), second->handle()},
+                                            absl::Milliseconds(1))
+                                  .status();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+    EXPECT_EQ(FailedPeer(late), 0);
+  }
+  const auto first = Prepared(0, 2);
+  const auto second = Prepared(1, 2);
+  const Handles handles = {first->handle(), second->handle()};
+  fill(ParseShmHandle(first->handle(), 0, 2)->socket);
+  std::thread dialer([&] {
+    const auto comm = second->Connect(handles, absl::Seconds(60));
+    EXPECT_TRUE(comm.ok()) << comm.status();
+  });
+  const auto comm = first->Connect(handles, absl::Seconds(60));
+  EXPECT_TRUE(comm.ok()) << comm.status();
+  dialer.join();
+}
+
 TEST_F(ShmConnectTest, AbortEndsConnecting) {
   const auto first = Prepared(0, 2);
   const auto second = Prepared(1, 2);
@@ -147,7 +180,8 @@ class Impostor {
     real_ = *Rendezvous::Open(0, kShape);
     const auto fake = *Rendezvous::Open(1, kShape);
     handles_ = {Format(real_->handle()), Format(fake->handle())};
-    seat_ = *Segment::Create(ControlBlock::Bytes(kShape), "a fake seat");
+    control_block_memory_ =
+        *Segment::Create(ControlBlock::Bytes(kShape), "a fake seat");
     header().magic = kControlBlockMagic;
     header().version = kControlBlockVersion;
     header().rank = 1;
@@ -156,11 +190,11 @@ class Impostor {
     header().bytes = ControlBlock::Bytes(kShape);
     header().chunk_bytes = kShape.chunk_bytes;
     header().block_bytes = kShape.block_bytes;
-    socket_ = *DialLocally(real_->handle().socket);
+    socket_ = **DialLocally(real_->handle().socket);
   }
 
   ControlBlockHeader& header() {
-    return ControlBlock(seat_.data(), kShape).header();
+    return ControlBlock(control_block_memory_.data(), kShape).header();
   }
   WireHello Hello() const {
     return {.group = GroupOf(handles_), .token = real_->handle().token};
@@ -168,7 +202,7 @@ class Impostor {
   void Publish(const WireHello& hello, const std::vector<int>& files) {
     EXPECT_TRUE(SendMessage(socket_.get(), hello, files).ok());
   }
-  int seat_file() const { return seat_.fd(); }
+  int seat_file() const { return control_block_memory_.fd(); }
   absl::Status ConnectAll(absl::Duration timeout = absl::Seconds(60)) {
     return real_->ConnectAll(handles_, Deadline(timeout)).status();
   }
@@ -176,7 +210,7 @@ class Impostor {
  private:
   std::unique_ptr<Rendezvous> real_;
   Handles handles_;
-  Segment seat_;
+  Segment control_block_memory_;
   FileDescriptor socket_;
 };
 
