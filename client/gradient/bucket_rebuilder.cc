@@ -64,7 +64,7 @@ void BucketRebuilder::TakePlan(Revision revision) {
   absl::StatusOr<plan::Plan> plan =
       session_.FetchRevision([this] { return stopping_.load(); });
   if (!plan.ok()) {
-    if (!Session::Impl::IsPassing(plan.status())) refused_ = revision;
+    if (!Session::Impl::IsTransient(plan.status())) refused_ = revision;
     return Pause();
   }
   const std::string digest = plan::DigestOf(*plan);

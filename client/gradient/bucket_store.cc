@@ -122,17 +122,17 @@ absl::Status BucketStore::RegisterBuckets(
 }
 
 std::vector<const ArenaBuffer*> BucketStore::SentBuffers(int b) const {
-  std::vector<const ArenaBuffer*> travelling;
-  if (casts_[b]) travelling.push_back(&casts_[b]->wire());
+  std::vector<const ArenaBuffer*> transferred;
+  if (casts_[b]) transferred.push_back(&casts_[b]->wire());
   const bool sums_elsewhere = sums_[b] && sums_[b]->sum_buffer().bytes() > 0;
   if (!casts_[b] || (sums_[b] && !sums_elsewhere)) {
-    travelling.push_back(&memory_[b]);
+    transferred.push_back(&memory_[b]);
   }
-  if (sums_elsewhere) travelling.push_back(&sums_[b]->sum_buffer());
+  if (sums_elsewhere) transferred.push_back(&sums_[b]->sum_buffer());
   if (sums_[b] && sums_[b]->exchanges()) {
-    travelling.push_back(&sums_[b]->slices_buffer());
+    transferred.push_back(&sums_[b]->slices_buffer());
   }
-  return travelling;
+  return transferred;
 }
 
 const plan::Slot& BucketStore::SlotOf(int parameter) const {

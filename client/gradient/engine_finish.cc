@@ -2,6 +2,7 @@
 // verdict.
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -12,6 +13,10 @@ namespace lockstep::gradient {
 using protocol::Phase;
 
 absl::Status Engine::CheckFinish(const FinishOptions& options) {
+  if (!std::isfinite(options.inverse_scale) || options.inverse_scale <= 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "inverse_scale is %g, must be more than 0", options.inverse_scale));
+  }
   {
     MutexLock lock(&mutex_);
     absl::Status may = supply_.CheckFinish(options);

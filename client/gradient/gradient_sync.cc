@@ -153,7 +153,7 @@ absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
   if (absl::Status known = engine_->CheckKnown(parameter); !known.ok()) {
     return known;
   }
-  if (values_are_stated_) {
+  if (value_digests_are_reported_) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "the values of %s are to be compared behind the first Finish",
         names_[parameter]));
@@ -179,7 +179,8 @@ absl::Status GradientSync::Impl::CompareValue(int parameter, const void* value,
 // checkpoint, has no other values to compare: it compares the gathered ones.
 void GradientSync::Impl::CompareBeforeGather() {
   const bool is_first = !std::exchange(has_gathered_, true);
-  if (!is_first || values_are_stated_ || !engine_->IsInHostMemory()) return;
+  if (!is_first || value_digests_are_reported_ || !engine_->IsInHostMemory())
+    return;
   for (int p = 0; p < static_cast<int>(names_.size()); ++p) {
     if (digests_.contains(engine_->PlanIndexOf(p))) continue;
     if (HasItsSliceAlone(p)) continue;
@@ -207,21 +208,22 @@ bool GradientSync::Impl::HasItsSliceAlone(int parameter) {
 
 // Compares the result of the first gather, unless compared before it.
 void GradientSync::Impl::CompareGathered(int parameter) {
-  if (values_are_stated_ || !engine_->IsInHostMemory()) return;
+  if (value_digests_are_reported_ || !engine_->IsInHostMemory()) return;
   if (digests_.contains(engine_->PlanIndexOf(parameter))) return;
   const absl::Span<const std::byte> value = engine_->Value(parameter);
   CompareValue(parameter, value.data(), value.size()).IgnoreError();
 }
 
-void GradientSync::Impl::StateValues() {
-  if (std::exchange(values_are_stated_, true) || digests_.empty()) return;
+void GradientSync::Impl::ReportValueDigests() {
+  if (std::exchange(value_digests_are_reported_, true) || digests_.empty())
+    return;
   protocol::ValueDigests values;
   for (const auto& [parameter, digest] : digests_) {
     values.parameters.push_back(parameter);
     values.digests.push_back(digest);
   }
   digests_.clear();
-  session_.StateValues(std::move(values));
+  session_.ReportValueDigests(std::move(values));
 }
 
 // During Seal no engine exists that would learn of a lost peer; the watch
@@ -382,7 +384,7 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
   if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
   // Before the step ends: a rank that reports a later step has sent its
   // digests.
-  impl_->StateValues();
+  impl_->ReportValueDigests();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> pending =
       impl_->engine().Finish(options, max_norm, stream);
   if (!pending.ok()) {

@@ -74,11 +74,11 @@ class GradientSync::Impl {
   // Call CheckSealed first.
   gradient::Engine& engine() const { return *engine_; }
   bool sealed() const { return engine_ != nullptr; }
-  // Digests the parameter's values; StateValues sends all digests.
+  // Digests the parameter's values; ReportValueDigests sends all digests.
   absl::Status CompareValue(int parameter, const void* value, size_t bytes);
   void CompareBeforeGather();
   void CompareGathered(int parameter);
-  void StateValues();
+  void ReportValueDigests();
   const std::vector<std::string>& names() const { return names_; }
 
  private:
@@ -100,7 +100,7 @@ class GradientSync::Impl {
   std::function<void()> on_moved_;
   double weight_ = 1;                     // of micro-batches
   std::map<uint32_t, uint64_t> digests_;  // of values, by index in the plan
-  bool values_are_stated_ = false;
+  bool value_digests_are_reported_ = false;
   bool has_gathered_ = false;
   std::unique_ptr<gradient::Engine> engine_;
   std::unique_ptr<gradient::BucketRebuilder> rebuilder_;

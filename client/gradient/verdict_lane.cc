@@ -72,7 +72,7 @@ absl::Status VerdictLane::WriteSummary(KernelQueue& kernel_queue) {
   if (verdict_ == nullptr) {
     return absl::CancelledError("the step was given up");
   }
-  absl::StatusOr<StepSummary> summary = TakeBallot(kernel_queue);
+  absl::StatusOr<StepSummary> summary = TakeSummary(kernel_queue);
   if (!summary.ok()) return summary.status();
   verdict_->step_id = options_.enter(&*summary);
   fetched().summary = Encode(verdict_->step_id, *summary);
@@ -88,20 +88,21 @@ void VerdictLane::FetchNorm(KernelQueue& kernel_queue) {
   if (leaf_norms_) leaf_norms_->Fetch(kernel_queue);
 }
 
-absl::StatusOr<StepSummary> VerdictLane::TakeBallot(KernelQueue& kernel_queue) {
+absl::StatusOr<StepSummary> VerdictLane::TakeSummary(
+    KernelQueue& kernel_queue) {
   FetchNorm(kernel_queue);
   absl::Status got = kernel_queue.status();
   if (got.ok()) got = kernel_queue.Done().Wait();
   if (got.ok()) got = CheckCommunicators();
   if (!got.ok()) return got;
-  StepSummary summary = FetchedBallot(*verdict_);
+  StepSummary summary = FetchedSummary(*verdict_);
   if (leaf_norms_) {
     summary.nonfinite += static_cast<int64_t>(leaf_norms_->Give(kernel_queue));
   }
   return summary;
 }
 
-StepSummary VerdictLane::FetchedBallot(const PendingVerdict::State& verdict) {
+StepSummary VerdictLane::FetchedSummary(const PendingVerdict::State& verdict) {
   const kernels::FiniteCheck& norm = fetched().norm;
   return StepSummary{.norm_squared = norm.sum_of_squares,
                      .nonfinite = static_cast<int64_t>(norm.non_finite),
@@ -125,7 +126,7 @@ absl::Status VerdictLane::CheckCommunicators() {
 // --- The reduced summary ----------------------------------------------------
 
 absl::Status VerdictLane::ReadSummary(KernelQueue& kernel_queue) {
-  const absl::StatusOr<SummaryVectors> reduced = FetchBallot(kernel_queue);
+  const absl::StatusOr<SummaryVectors> reduced = FetchSummary(kernel_queue);
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (!reduced.ok()) {
     options_.judge(verdict, reduced.status());
@@ -139,7 +140,7 @@ absl::Status VerdictLane::ReadSummary(KernelQueue& kernel_queue) {
 
 // A failed transfer has aborted the world communicator, so its status is
 // enough.
-absl::StatusOr<SummaryVectors> VerdictLane::FetchBallot(
+absl::StatusOr<SummaryVectors> VerdictLane::FetchSummary(
     KernelQueue& kernel_queue) {
   kernel_queue.Copy(&moved().summary, &fetched().summary,
                     sizeof(SummaryVectors));
@@ -183,7 +184,7 @@ absl::StatusOr<StepSummary> VerdictLane::ReadSummary(
     if (communicator == nullptr) continue;
     if (absl::Status s = communicator->status(); !s.ok()) return s;
   }
-  return FetchedBallot(verdict);
+  return FetchedSummary(verdict);
 }
 
 absl::StatusOr<Verdict> VerdictLane::ReadVerdict(

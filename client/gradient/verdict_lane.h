@@ -107,9 +107,9 @@ class VerdictLane final : public executor::LaneOwner {
   absl::Status CaptureWrite(KernelQueue& kernel_queue, Captured& step);
   absl::Status CaptureRead(KernelQueue& kernel_queue, Captured& step);
   void FetchNorm(KernelQueue& kernel_queue);
-  absl::StatusOr<StepSummary> TakeBallot(KernelQueue& kernel_queue);
-  StepSummary FetchedBallot(const PendingVerdict::State& verdict);
-  absl::StatusOr<SummaryVectors> FetchBallot(KernelQueue& kernel_queue);
+  absl::StatusOr<StepSummary> TakeSummary(KernelQueue& kernel_queue);
+  StepSummary FetchedSummary(const PendingVerdict::State& verdict);
+  absl::StatusOr<SummaryVectors> FetchSummary(KernelQueue& kernel_queue);
 
   const Options options_;
   ArenaBuffer memory_;

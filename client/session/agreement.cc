@@ -57,7 +57,7 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchPlan() {
       if (!right.ok()) return right;
       return plan;
     }
-    if (!IsPassing(plan.status()) || clock_->Now() >= deadline) return plan;
+    if (!IsTransient(plan.status()) || clock_->Now() >= deadline) return plan;
     const absl::Status paused = AwaitUnlessOver(
         [](const View&) { return false; }, clock_->Now() + backoff.Next());
     if (!paused.ok()) return paused;

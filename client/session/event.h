@@ -66,7 +66,7 @@ struct OfferOrder {
   protocol::ReadyOrder order;
 };
 // Digests of the values that the rank begins with.
-struct StateValues {
+struct ReportValueDigests {
   protocol::ValueDigests values;
 };
 // The worker's position. Only the newest is ever sent.
@@ -97,8 +97,8 @@ using Event =
     std::variant<Begin, StreamOpened, StreamMessage, StreamClosed,
                  DeadlineExpired, RegisterAll, AcceptPlan, OfferHandles,
                  DataPlaneConnected, OfferOrder, AnnouncePass, SubmitInPass,
-                 StateValues, Moved, BusyChanged, PeerFailed, FailLocally,
-                 Quiesced, LeaveNow>;
+                 ReportValueDigests, Moved, BusyChanged, PeerFailed,
+                 FailLocally, Quiesced, LeaveNow>;
 
 // --- Effects ----------------------------------------------------------------
 

@@ -30,7 +30,7 @@ Machine::Machine(const MachineOptions& options)
       reconnector_(static_cast<int>(options.addresses.size()),
                    Backoff(options.backoff_initial, options.backoff_max,
                            options.jitter_seed),
-                   options.welcome_patience),
+                   options.welcome_timeout),
       heartbeats_(options.progress_interval) {}
 
 Effects Machine::Step(absl::Time now, const Event& event) {

@@ -57,7 +57,7 @@ struct MachineOptions {
   // that was never welcomed, or that waits for an epoch, a plan or the start.
   absl::Duration connect_timeout = absl::Seconds(30);
   // A stream that is not welcomed within this time is closed.
-  absl::Duration welcome_patience = absl::Seconds(5);
+  absl::Duration welcome_timeout = absl::Seconds(5);
   absl::Duration backoff_initial = absl::Milliseconds(50);
   absl::Duration backoff_max = absl::Milliseconds(300);
   // The least time between two messages of Progress, Busy or Heartbeat.
@@ -95,7 +95,7 @@ class Machine {
   void On(const AnnouncePass& event);
   void On(const SubmitInPass& event);
   void On(const OfferOrder& event);
-  void On(const StateValues& event);
+  void On(const ReportValueDigests& event);
   void On(const Moved& event) { heartbeats_.Moved(event.progress); }
   void On(const BusyChanged& event) { heartbeats_.SetBusy(event.busy); }
   void On(const PeerFailed& event);

@@ -195,7 +195,7 @@ void Machine::On(const SubmitInPass& event) {
   State(event.submitted);
 }
 
-void Machine::On(const StateValues& event) {
+void Machine::On(const ReportValueDigests& event) {
   if (!InEpoch()) return;
   unacked_.SetValues(event.values);
   State(event.values);

@@ -34,7 +34,7 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchRevision(
 
 // NotFound: a restarted coordinator has no plan until all ranks registered
 // again.
-bool Session::Impl::IsPassing(const absl::Status& status) {
+bool Session::Impl::IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status) || absl::IsCancelled(status) ||
          absl::IsUnknown(status) || absl::IsInternal(status);

@@ -107,7 +107,8 @@ absl::Status Session::Impl::Form(Parts& parts) {
 }
 
 std::string Session::Impl::WhyDestroyed() const {
-  const bool unwinds = std::uncaught_exceptions() > exceptions_at_birth_;
+  const bool unwinds =
+      std::uncaught_exceptions() > uncaught_exceptions_at_creation_;
   return unwinds ? "an exception is unwinding its program"
                  : "its session was destroyed";
 }

@@ -6,8 +6,9 @@
 //   AddWatch                 ─▶ called when the epoch ends: abort communicators
 //   SetProgressSource        ─▶ called at most 10 times a second
 //   SetViewListener          ─▶ called with the coordinator's commands
-//   ReportPeerFailure, Explain          a data-plane error: the failed peer,
-//   the cause Quiesced                 after the end: this rank's position
+//   ReportPeerFailure        ─▶ a data-plane error that is about a peer
+//   Explain                  ─▶ the cause of an error
+//   Quiesced                 ─▶ after the end: this rank's position
 //
 // Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
 //            time, since they block until every rank does the same. Watches and
@@ -129,9 +130,9 @@ class Session::Impl {
   void Notify() { event_loop_->Notify(); }
   // Fetches and checks the announced plan, in one attempt. Returns Cancelled
   // soon after `cancelled` becomes true and a Notify. Errors for which
-  // IsPassing is true are worth a retry.
+  // IsTransient is true are worth a retry.
   absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
-  static bool IsPassing(const absl::Status& fetched);
+  static bool IsTransient(const absl::Status& fetched);
   // Reports that this rank holds the revision.
   void AcceptRevision(Revision revision, const std::string& digest,
                       std::vector<uint32_t> observed_order);
@@ -158,8 +159,8 @@ class Session::Impl {
     event_loop_->Submitted(pass, parameter);
   }
   // Digests of the values that this rank begins with; at most once.
-  void StateValues(protocol::ValueDigests values) {
-    event_loop_->Post(session::StateValues{std::move(values)});
+  void ReportValueDigests(protocol::ValueDigests values) {
+    event_loop_->Post(session::ReportValueDigests{std::move(values)});
   }
   void SetDecisionSink(session::EventLoop::DecisionSink sink) {
     event_loop_->SetDecisionSink(std::move(sink));
@@ -227,7 +228,7 @@ class Session::Impl {
   const std::shared_ptr<Clock> clock_;
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Arena> arena_;
-  const int exceptions_at_birth_ = std::uncaught_exceptions();
+  const int uncaught_exceptions_at_creation_ = std::uncaught_exceptions();
   std::shared_ptr<const session::View> formed_;  // when the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 

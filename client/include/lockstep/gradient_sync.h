@@ -76,10 +76,10 @@ struct ParameterOptions {
   DType dtype = DType::kF32;      // f16, bf16, f32 or f64
   ReduceOp op = ReduceOp::kMean;  // kSum or kMean
   // Mesh axes to reduce over; empty: the whole world.
-  std::vector<std::string> axes;
+  std::vector<std::string> axes = {};
   // Further axes along which other ranks have a copy of this parameter. The
   // global norm counts it once.
-  std::vector<std::string> replicated_over;
+  std::vector<std::string> replicated_over = {};
   // In a pipeline: the stage whose backward passes compute the gradient. The
   // gradient is reduced as soon as that stage is done, and must be submitted
   // before PipelineStep::on_stage_done returns for that stage. -1: all of the
@@ -104,7 +104,8 @@ struct FinishOptions {
   // Samples that this rank contributed. Each sample is counted by exactly one
   // rank of the world.
   double samples = 0;
-  // 1 / loss scale; the global norm is multiplied by it. Equal on all ranks.
+  // 1 / loss scale, more than 0; the global norm is multiplied by it. Equal on
+  // all ranks.
   double inverse_scale = 1;
   bool more_data = true;  // this rank has another batch
   // Gradients are sums over samples: the global norm and UpdateFactor refer to

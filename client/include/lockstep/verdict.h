@@ -37,7 +37,7 @@ struct LOCKSTEP_EXPORT Verdict {
   // The 2-norm of all reduced gradients, unscaled (see FinishOptions), summed
   // in f64; each logical element counts once in the world. Non-finite elements
   // are left out. Infinite if a square overflows f64 (elements beyond 1e154):
-  // UpdateFactor is then 0.
+  // UpdateFactor of a finite max_norm is then 0.
   double global_norm = 0;
   int64_t nonfinite = 0;   // elements that are NaN or infinite
   double samples = 0;      // over all ranks

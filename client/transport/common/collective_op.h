@@ -56,10 +56,10 @@ struct CollectiveOp {
   int peer = 0;  // the root of a broadcast, the peer of Send and Recv
   // AllToAllV only; one entry per rank, in elements.
   std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
-  // AllReduce of floats only, if Executor::checks: adds kernels::CheckFinite of
-  // each of these parts of the result to its total. The parts are in this
-  // rank's ReduceSliceOf, in ascending order. Not on the wire: ranks may pass
-  // different ones.
+  // AllReduce of floats only, if CollectiveExecutor::checks: adds
+  // kernels::CheckFinite of each of these parts of the result to its total. The
+  // parts are in this rank's ReduceSliceOf, in ascending order. Not on the
+  // wire: ranks may pass different ones.
   std::vector<CheckedPart> checks;
   // The first of the tags that the call's transfers may use; see FirstTag.
   uint64_t tag = 0;

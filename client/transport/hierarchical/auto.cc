@@ -47,7 +47,7 @@ class AutoGroup final : public PendingGroupBase {
       : PendingGroupBase(group, HandleOf(group, rendezvous->handle(), *link)),
         host_(host),
         link_(std::move(link)),
-        meeting_(std::move(rendezvous)) {}
+        rendezvous_(std::move(rendezvous)) {}
 
   std::string choice() const override { return choice_; }
 
@@ -112,20 +112,20 @@ class AutoGroup final : public PendingGroupBase {
       handle.size = size;
       texts.push_back(Format(handle));
     }
-    absl::Status met = meeting_->AllocateControlBlock(
+    absl::Status met = rendezvous_->AllocateControlBlock(
         index(), ShmHost::ShapeOf(size, group().traffic));
     if (met.ok()) {
-      auto peers = meeting_->ConnectAll(texts, deadline);
+      auto peers = rendezvous_->ConnectAll(texts, deadline);
       met = peers.status();
       if (peers.ok()) peers_ = *std::move(peers);
     }
-    if (!met.ok()) meeting_->Decline(texts, index());
+    if (!met.ok()) rendezvous_->Decline(texts, index());
     return met;
   }
 
   void Interrupt() override {
     link_->Abort();
-    meeting_->Abort();
+    rendezvous_->Abort();
   }
 
   std::unique_ptr<Communicator> Finish() override {
@@ -149,13 +149,13 @@ class AutoGroup final : public PendingGroupBase {
 
   void Discard() override {
     link_ = nullptr;
-    meeting_ = nullptr;
+    rendezvous_ = nullptr;
     peers_.clear();
   }
 
   const ShmHost host_;
   std::unique_ptr<PendingLink> link_;
-  std::unique_ptr<Rendezvous> meeting_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   std::vector<ShmHandle> shm_;          // by rank
   std::optional<Placement> placement_;  // set by ConnectAll
   std::vector<Peer> peers_;             // on this host, by index

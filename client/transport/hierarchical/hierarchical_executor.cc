@@ -51,7 +51,7 @@ class HierarchicalExecutor final : public CollectiveExecutor {
   void Shutdown(const absl::Status& why) override {
     const int because = FailedPeer(why).value_or(rank());
     link_->Shutdown(because);
-    shm_group_->Leave(OnBoard(because));
+    shm_group_->Leave(InShmGroup(because));
   }
 
  private:
@@ -71,7 +71,7 @@ class HierarchicalExecutor final : public CollectiveExecutor {
 
   // Converts a rank of the group to its number in the ShmGroup, and the failed
   // peer of an error back.
-  int OnBoard(int rank) const {
+  int InShmGroup(int rank) const {
     return placement_.host(rank) == context_.host()
                ? placement_.index(rank)
                : shm_group_->Outsider(rank);

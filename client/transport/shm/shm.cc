@@ -22,30 +22,30 @@ class PendingShmGroup final : public PendingGroupBase {
                   std::unique_ptr<Rendezvous> rendezvous)
       : PendingGroupBase(group, Format(rendezvous->handle())),
         host_(host),
-        meeting_(std::move(rendezvous)) {}
+        rendezvous_(std::move(rendezvous)) {}
 
  private:
   absl::Status ConnectAll(const std::vector<std::string>& handles,
                           const Deadline& deadline) override {
     absl::StatusOr<std::vector<Peer>> peers =
-        meeting_->ConnectAll(handles, deadline);
+        rendezvous_->ConnectAll(handles, deadline);
     if (peers.ok()) peers_ = *std::move(peers);
     return peers.status();
   }
-  void Interrupt() override { meeting_->Abort(); }
+  void Interrupt() override { rendezvous_->Abort(); }
   std::unique_ptr<Communicator> Finish() override {
-    meeting_ = nullptr;
+    rendezvous_ = nullptr;
     return MakeCpuCommunicator(
         group(), MakeShmExecutor(host_.MakeGroup({.rank = group().rank},
                                                  std::move(peers_))));
   }
   void Discard() override {
-    meeting_ = nullptr;
+    rendezvous_ = nullptr;
     peers_.clear();
   }
 
   const ShmHost host_;
-  std::unique_ptr<Rendezvous> meeting_;
+  std::unique_ptr<Rendezvous> rendezvous_;
   std::vector<Peer> peers_;
 };
 

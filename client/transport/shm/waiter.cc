@@ -44,7 +44,6 @@ absl::Status Waiter::WaitOnce(RankMask ranks) {
   if (began_ == WaitPolicy::Clock::time_point()) began_ = now;
   const auto waited = now - began_;
   const RankMask sharing = shm_group_.core_sharing().Publish(ranks);
-  if (sharing != 0) shm_group_.core_sharing().ComeApart(sharing, now);
   if (sharing == 0 && waited < shm_group_.wait_policy().looks) {
     return absl::OkStatus();
   }

@@ -86,7 +86,7 @@ TEST(CaptureDrillTest, FindsEveryMistake) {
   }
   const CaptureMistake mistakes[] = {
       {"a launch says the step of the one before",
-       ComputeFault::kKeepsTheFirstBallot, "out of step"},
+       ComputeFault::kKeepsTheFirstSummary, "out of step"},
       {"the graph says yes, whatever the host says",
        ComputeFault::kSaysYesInTheGraph, "a weight is not"},
       {"a launch that runs nothing", ComputeFault::kLaunchesNothing,

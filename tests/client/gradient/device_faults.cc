@@ -22,7 +22,7 @@ struct Wrapped {
   absl::AnyInvocable<void()>* Add(absl::AnyInvocable<void()> call) {
     return &calls.emplace_back(std::move(call));
   }
-  void KeepFirstBallot() {
+  void KeepFirstSummary() {
     if (staged_ballot == nullptr) return;
     char* const at = static_cast<char*>(staged_ballot);
     if (first_ballot.empty()) first_ballot.assign(at, sizeof(SummaryVectors));
@@ -90,10 +90,10 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
   }
   void Call(absl::AnyInvocable<void()>* work) override {
     after_call_ = true;
-    if (fault_ != ComputeFault::kKeepsTheFirstBallot) return to_.Call(work);
+    if (fault_ != ComputeFault::kKeepsTheFirstSummary) return to_.Call(work);
     to_.Call(wrapped_.Add([work, wrapped = &wrapped_] {
       (*work)();
-      wrapped->KeepFirstBallot();
+      wrapped->KeepFirstSummary();
     }));
   }
   Event Done() override {

@@ -20,8 +20,8 @@ enum class ComputeFault {
   kForgetsTheFlags,            // the flags in the bucket are not written
   kEverythingAside,            // all operations run on the side stream
   // With captured steps:
-  kKeepsTheFirstBallot,  // every launch sends the first launch's summary
-  kSaysYesInTheGraph,    // the scalars always commit
+  kKeepsTheFirstSummary,  // every launch sends the first launch's summary
+  kSaysYesInTheGraph,     // the scalars always commit
   kLaunchesNothing,
 };
 

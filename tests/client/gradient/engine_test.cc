@@ -284,6 +284,21 @@ TEST(EngineTest, AStreamOfAnotherKindIsRefusedAndChangesNothing) {
   EXPECT_TRUE(FinishAndWait(engine).ok());
 }
 
+// Such a scale would make the update wrong though the gradients are finite.
+TEST(EngineTest, RefusesAScaleThatIsNoScale) {
+  Job job("data=1", kTwo);
+  Engine& engine = job.engine(0);
+  EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+  for (const double scale : {0.0, -1.0, kInfinity, double{NAN}}) {
+    EXPECT_EQ(engine.Finish({.inverse_scale = scale}, kInfinity, nullptr)
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument)
+        << scale;
+  }
+  EXPECT_TRUE(FinishAndWait(engine).ok()) << "the step goes on";
+}
+
 TEST(EngineTest, SeesNonFiniteGradientsOnEveryRank) {
   Job job("data=2", kTwo);
   job.Run([](int rank, Engine& engine) {

@@ -148,7 +148,8 @@ TEST_F(MachineTest, AWarningIsPrinted) {
 
 TEST_F(MachineTest, ValuesAreStatedAgainOnTheNextStream) {
   Running();
-  EXPECT_EQ(Step(0, StateValues{{{0, 1}, {7, 8}}}), "send 1: values of 2");
+  EXPECT_EQ(Step(0, ReportValueDigests{{{0, 1}, {7, 8}}}),
+            "send 1: values of 2");
   Step(1, StreamClosed{1, absl::UnavailableError("cut")});
   Step(1.3, DeadlineExpired{});
   Step(1.3, StreamOpened{2});

@@ -174,9 +174,9 @@ TEST(WaitPolicyTest,
   const WaitPolicy alone = WaitPolicyFor(2, 2, kCost);
   EXPECT_EQ(alone.looks, kCost);
   EXPECT_EQ(alone.all, 2 * kCost);
-  const WaitPolicy crowded = WaitPolicyFor(3, 2, kCost);
-  EXPECT_EQ(crowded.looks.count(), 0);
-  EXPECT_GT(crowded.all, alone.all);
+  const WaitPolicy oversubscribed = WaitPolicyFor(3, 2, kCost);
+  EXPECT_EQ(oversubscribed.looks.count(), 0);
+  EXPECT_GT(oversubscribed.all, alone.all);
 }
 
 // --- Access to the memory after the group has ended --------------------------
