@@ -11,7 +11,7 @@
 namespace lockstep::kernels {
 namespace {
 
-ReduceOp FoldOf(ReduceOp op) {
+ReduceOp UnscaledOp(ReduceOp op) {
   return op == ReduceOp::kMean ? ReduceOp::kSum : op;
 }
 
@@ -36,7 +36,7 @@ void ReduceHalves(const void* partial, std::span<const void* const> inputs,
   float wide[kTile];
   for (; next < inputs.size(); ++next) {
     ConvertRow(row(next), wide, n);
-    ReduceRow(DType::kF32, FoldOf(op), wide, acc, n);
+    ReduceRow(DType::kF32, UnscaledOp(op), wide, acc, n);
   }
 }
 
@@ -44,11 +44,11 @@ void ReduceHalves(const void* partial, std::span<const void* const> inputs,
 void ReduceRows(const void* partial, std::span<const void* const> inputs,
                 void* out, size_t count, DType dtype, ReduceOp op) {
   if (partial == nullptr) {
-    return ReduceRanks(inputs, out, count, dtype, FoldOf(op));
+    return ReduceRanks(inputs, out, count, dtype, UnscaledOp(op));
   }
   std::vector<const void*> rows = {partial};
   rows.insert(rows.end(), inputs.begin(), inputs.end());
-  ReduceRanks(rows, out, count, dtype, FoldOf(op));
+  ReduceRanks(rows, out, count, dtype, UnscaledOp(op));
 }
 
 // 1 / divisor, rounded as `dtype` is computed.

@@ -23,7 +23,7 @@
 //   ReadyOrder ──────────────────────────▶ compiles a later revision
 //         ◀────────────────────────────── PlanReady (the next revision)
 //   PlanAck ─────────────────────────────▶ received; the verdict switches
-//   Announce, Submitted ─────────────────▶ negotiated mode only
+//   Announce, Submitted, Held ───────────▶ negotiated mode only
 //         ◀────────────────────────────── Decide
 //   Evidence, LocalFailure ──────────────▶
 //         ◀────────────────────────────── EpochEnded(cause)

@@ -4,8 +4,8 @@
 //   data_plane_bench [ROUNDS [MAX_MIB [SIDE ...]]]
 //
 // Default: 7 rounds, up to 256 MiB, all sides. With SIDEs, for tuning, only
-// those run, and no file is written. `crowd` measures the smallest sizes and
-// more ranks than cores, `hosts` groups over two hosts.
+// those run, and no file is written. `oversubscribed` measures the smallest
+// sizes and more ranks than cores, `hosts` groups over two hosts.
 //
 // Sides that use memory only have ranks pinned to cores; sides that use the
 // kernel or a launcher are not pinned. Each round runs the whole sweep of every
@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/data_plane/crowd.h"
 #include "bench/data_plane/hosts.h"
+#include "bench/data_plane/oversubscribed.h"
 #include "bench/data_plane/report.h"
 #include "bench/data_plane/sweep.h"
 
@@ -76,7 +76,7 @@ std::vector<NamedSide> Sides() {
     };
   };
   return {{"limit", own(Limit(), true)},
-          {"handover", own(Handover(/*crew=*/1), true)},
+          {"handover", own(Handover(/*buffers=*/1), true)},
           {"memcpy", own(Copy(), true)},
           {"arena", own(Shared(/*in_arena=*/true), true)},
           {"private", own(Shared(/*in_arena=*/false), true)},
@@ -164,7 +164,7 @@ int Main(int argc, char** argv) {
     report.sides[side.name] = rounds.Medians(side.name);
   }
   if (wanted.empty()) AddFigures(report);
-  if (wants("crowd")) MeasureCrowd(report.rounds, report);
+  if (wants("oversubscribed")) MeasureOversubscribed(report.rounds, report);
   if (wants("hosts")) MeasureHosts(report.rounds, report);
   Print(report);
   if (!wanted.empty()) return 0;

@@ -56,13 +56,13 @@ class LimitSide final : public Side {
 
 // The in-arena reduction without a library: each rank's slice of all buffers,
 // which their owners have just written. The difference to the limit is the cost
-// of moving the cache lines between cores. `crew`: the number of buffers of
+// of moving the cache lines between cores. `buffers`: the number of buffers of
 // each rank, equal parts of the whole; the rank reduces a slice for each, as if
 // it were that many ranks.
 class HandoverSide final : public Side {
  public:
-  HandoverSide(int rank, int ranks, int crew, const Exchange& exchange)
-      : rank_(rank), crew_(crew), file_(memfd_create("handover", 0)) {
+  HandoverSide(int rank, int ranks, int buffers, const Exchange& exchange)
+      : rank_(rank), buffers_(buffers), file_(memfd_create("handover", 0)) {
     Check(ftruncate(file_.get(), kBytesMax) == 0, "no memory file");
     const std::string path =
         absl::StrCat("/proc/", getpid(), "/fd/", file_.get());
@@ -82,17 +82,18 @@ class HandoverSide final : public Side {
     return rows_[rank_];
   }
   void Run() override {
-    for (int one = rank_ * crew_; one < (rank_ + 1) * crew_; ++one) Reduce(one);
+    for (int one = rank_ * buffers_; one < (rank_ + 1) * buffers_; ++one)
+      Reduce(one);
   }
 
  private:
   void Reduce(int one) {
-    const size_t buffer = count_ / crew_;
-    const size_t slice = buffer / (rows_.size() * crew_);
+    const size_t buffer = count_ / buffers_;
+    const size_t slice = buffer / (rows_.size() * buffers_);
     std::vector<const void*> inputs;
     std::vector<void*> outs;
     for (float* row : rows_) {
-      for (int of = 0; of < crew_; ++of) {
+      for (int of = 0; of < buffers_; ++of) {
         outs.push_back(row + of * (buffer + kColour) + one * slice);
         inputs.push_back(outs.back());
       }
@@ -104,7 +105,7 @@ class HandoverSide final : public Side {
   static constexpr size_t kBytesMax = (256 << 20) + (64 << 10);
   static constexpr size_t kColour = (4 << 10) / sizeof(float) + 64;
   const int rank_;
-  const int crew_;
+  const int buffers_;
   const FileDescriptor file_;
   std::vector<float*> rows_;
   size_t count_ = 0;
@@ -219,9 +220,9 @@ MakeSide Limit() {
   };
 }
 
-MakeSide Handover(int crew) {
-  return [crew](int rank, int ranks, const Exchange& exchange) {
-    return std::make_unique<HandoverSide>(rank, ranks, crew, exchange);
+MakeSide Handover(int buffers) {
+  return [buffers](int rank, int ranks, const Exchange& exchange) {
+    return std::make_unique<HandoverSide>(rank, ranks, buffers, exchange);
   };
 }
 

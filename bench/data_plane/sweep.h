@@ -50,9 +50,9 @@ Times Sweep(const MakeSide& make, const SweepOptions& options);
 // --- The sides ---
 
 MakeSide Limit();  // L: the same loads and stores on private memory
-// The same loop on shared memory only; each rank acts as `crew` ranks, with a
-// buffer each.
-MakeSide Handover(int crew);
+// The same loop on shared memory only; each rank acts as `buffers` ranks, with
+// a buffer each.
+MakeSide Handover(int buffers);
 MakeSide Copy();  // memcpy of the same bytes
 MakeSide Shared(bool in_arena);
 MakeSide OverGloo();    // our Communicator over Gloo

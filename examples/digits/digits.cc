@@ -197,7 +197,7 @@ absl::Status CheckAudit(const WorkerFlags& flags, const Session& session) {
   const bool can = flags.device == "cpu" && session.spec().buckets.wire_dtype;
   if (!flags.audit || can) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "--audit is for gradients that travel as halves, on the host: it wants "
+      "--audit is for gradients that are sent as halves, on the host: it wants "
       "buckets.wire_dtype in the job's spec");
 }
 

@@ -98,8 +98,8 @@ absl::StatusOr<Timeline> TimelineOf(const Plan& plan, const CostModel& costs) {
                    static_cast<int64_t>(BytesSent(plan, transfer) *
                                         costs.per_byte);
           }};
-  auto spans =
-      PlayInTime(plan, TrafficOf(plan), Queues::kInLaunchOrder, durations);
+  auto spans = PlayInTime(plan, TrafficOf(plan), QueueSharing::kInLaunchOrder,
+                          durations);
   if (!spans.has_value()) {
     return absl::FailedPreconditionError("the plan deadlocks: verify it");
   }

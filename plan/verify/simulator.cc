@@ -35,7 +35,7 @@ struct Match {
 class Simulator {
  public:
   // Without durations all times are zero.
-  Simulator(const Plan& plan, const Traffic& traffic, Queues queues,
+  Simulator(const Plan& plan, const Traffic& traffic, QueueSharing queues,
             const Durations* durations = nullptr)
       : plan_(plan), durations_(durations) {
     for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -99,19 +99,19 @@ class Simulator {
  private:
   // --- Setting up ---
 
-  void FormQueues(int rank, Queues queues) {
+  void FormQueues(int rank, QueueSharing queues) {
     const RankPlan& ranks_plan = plan_.ranks[rank];
     std::vector<std::vector<int>>& of_lane = unit_of_.emplace_back();
     for (const Lane& lane : ranks_plan.lanes) {
       of_lane.emplace_back(lane.transfers.size(), -1);
     }
     const int first = static_cast<int>(queues_.size());
-    const bool one = queues == Queues::kEachRank;
+    const bool one = queues == QueueSharing::kEachRank;
     queues_.resize(queues_.size() + (one ? 1 : ranks_plan.lanes.size()));
     int launched_after = -1;  // the latest task awaited so far
     for (const TransferRef& ref : ranks_plan.launch_order) {
       Enqueue({rank, ref}, first + (one ? 0 : ref.lane));
-      if (queues != Queues::kInLaunchOrder) continue;
+      if (queues != QueueSharing::kInLaunchOrder) continue;
       launched_after =
           std::max(launched_after, At(plan_, {rank, ref}).after_task);
       SimulatedUnit& unit = units_[unit_of_[rank][ref.lane][ref.index]];
@@ -189,7 +189,7 @@ class Simulator {
     ++unit.unmet;
   }
 
-  // --- Playing ---
+  // --- Simulation ---
 
   void Unblock(int unit, int64_t now, std::vector<int>& ready) {
     units_[unit].begin = std::max(units_[unit].begin, now);
@@ -315,7 +315,7 @@ std::string Named(const Plan& plan, const PlanNode& place) {
 
 std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               const Traffic& traffic,
-                                              Queues queues) {
+                                              QueueSharing queues) {
   Simulator simulator(plan, traffic, queues);
   simulator.Play();
   return simulator.FindCycle();
@@ -323,7 +323,7 @@ std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
 
 std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
                                                  const Traffic& traffic,
-                                                 Queues queues,
+                                                 QueueSharing queues,
                                                  const Durations& durations) {
   Simulator simulator(plan, traffic, queues, &durations);
   simulator.Play();

@@ -31,7 +31,7 @@ namespace lockstep::plan {
 // anywhere. kInLaunchOrder, the usual case: lanes run independently, but a rank
 // launches in its launch order, so a transfer that waits for a task delays the
 // later launches.
-enum class Queues { kEachLane, kInLaunchOrder, kEachRank };
+enum class QueueSharing { kEachLane, kInLaunchOrder, kEachRank };
 
 enum class WaitKind {
   kBehind,   // an earlier entry of the same queue
@@ -51,7 +51,7 @@ struct Wait {
 // The plan must have passed all other checks.
 std::optional<std::vector<Wait>> FindDeadlock(const Plan& plan,
                                               const Traffic& traffic,
-                                              Queues queues);
+                                              QueueSharing queues);
 
 // Durations in any unit, not negative. A transfer starts when all its
 // participants have begun it.
@@ -75,7 +75,7 @@ struct RankSpans {
 // contention; nullopt if the plan deadlocks. Otherwise as FindDeadlock.
 std::optional<std::vector<RankSpans>> PlayInTime(const Plan& plan,
                                                  const Traffic& traffic,
-                                                 Queues queues,
+                                                 QueueSharing queues,
                                                  const Durations& durations);
 
 // The cycle as text: its first 16 waits.

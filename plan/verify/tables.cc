@@ -208,7 +208,7 @@ class BucketCheck {
     const bool is_half =
         *bucket.wire == DType::kF16 || *bucket.wire == DType::kBF16;
     if (!is_half || SizeOf(*bucket.wire) >= SizeOf(bucket.dtype)) {
-      Find("travels as %s, which is no half shorter than its %s",
+      Find("is sent as %s, which is no half shorter than its %s",
            Name(*bucket.wire), Name(bucket.dtype));
     }
   }
@@ -274,7 +274,7 @@ class BucketCheck {
       if (judged != nullptr && *judged == parameter.axes) continue;
       judged = &parameter.axes;
       if (!IsGroup(bucket.communicator, parameter.axes)) {
-        Find("travels over communicator %s, which is no group of %s: %s",
+        Find("is sent over communicator %s, which is no group of %s: %s",
              plan_.communicators[bucket.communicator].name, parameter.name,
              Describe(parameter));
       }

@@ -45,8 +45,8 @@ absl::Status CheckAgreement(const Plan& plan, const Traffic& traffic) {
   return diagnostics.ToStatus();
 }
 
-absl::Status CheckPlay(const Plan& plan, const Traffic& traffic, Queues queues,
-                       absl::string_view model) {
+absl::Status CheckPlay(const Plan& plan, const Traffic& traffic,
+                       QueueSharing queues, absl::string_view model) {
   const auto circle = FindDeadlock(plan, traffic, queues);
   if (!circle) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -61,10 +61,10 @@ absl::Status Verify(const Plan& plan) {
   const Traffic traffic = TrafficOf(plan);
   status = CheckAgreement(plan, traffic);
   if (!status.ok()) return status;
-  status = CheckPlay(plan, traffic, Queues::kEachLane,
+  status = CheckPlay(plan, traffic, QueueSharing::kEachLane,
                      "even if every lane runs by itself");
   if (!status.ok()) return status;
-  return CheckPlay(plan, traffic, Queues::kEachRank,
+  return CheckPlay(plan, traffic, QueueSharing::kEachRank,
                    "if each rank runs one transfer at a time, in launch order");
 }
 
@@ -107,7 +107,7 @@ absl::Status CheckSync(const Plan& plan, SyncMode sync) {
     }
     if (plan.buckets[b].slots.size() == 1) continue;
     return absl::InvalidArgumentError(absl::StrFormat(
-        "bucket %d holds %d parameters: in negotiated mode each travels alone",
+        "bucket %d holds %d parameters: in negotiated mode each is sent alone",
         b, plan.buckets[b].slots.size()));
   }
   return absl::OkStatus();

@@ -25,8 +25,8 @@ absl::Status UnknownJob(const JobName& job) {
 // A worker of an unknown job that has finished may leave after this time, even
 // if not all ranks have offered: some may have left before this coordinator
 // started. Shorter than the worker waits for an answer
-// (session::MachineOptions::leave_patience).
-constexpr absl::Duration kAdoptionPatience = absl::Seconds(1);
+// (session::MachineOptions::leave_timeout).
+constexpr absl::Duration kAdoptionGrace = absl::Seconds(1);
 
 // The worker was welcomed and is part of an epoch.
 bool IsInEpoch(const protocol::Hello& hello) {
@@ -316,7 +316,7 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
     Adopt(name, *std::move(taken->adopted), context);
     return Reach(name)->OnHello(session, hello, context);
   }
-  if (taken->leaving_for >= kAdoptionPatience) {
+  if (taken->leaving_for >= kAdoptionGrace) {
     adoptions_.Drop(name, hello);
     return ReleaseLeaver(session, name, hello, context);
   }

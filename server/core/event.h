@@ -28,7 +28,7 @@ namespace lockstep::core {
 // one.
 using SessionId = Id<struct SessionTag, uint64_t>;
 
-// An admin call that expects an Answer. The adapter assigns the numbers.
+// An admin call that expects an AdminReply. The adapter assigns the numbers.
 using RequestId = Id<struct RequestTag, uint64_t>;
 
 // --- Events -----------------------------------------------------------------

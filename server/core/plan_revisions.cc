@@ -71,7 +71,7 @@ absl::Status PlanRevisions::MayRebuild(const JobSpec& spec) const {
   }
   if (!OrderMatters(spec)) {
     return CannotRebuild(
-        spec, "all gradients travel in one bucket, whatever their order");
+        spec, "all gradients are in one bucket, whatever their order");
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,9 @@
 // Delays effects that promise something until it is durable.
 //
-//   Step's effects:   Note  Persist 7  Send  Send  Persist 8  Answer
+//   Step's effects:   Note  Persist 7  Send  Send  Persist 8  AdminReply
 //   released at once  ^^^^
 //   when 7 is durable                  ^^^^  ^^^^
-//   when 8 is durable                                         ^^^^^^
+//   when 8 is durable                                         ^^^^^^^^^^
 //
 // Records are passed to the journal at once, so that it can batch writes; every
 // other effect waits, in order, for all records before it.

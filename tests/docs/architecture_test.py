@@ -3,7 +3,8 @@
     architecture_test.py SOURCE_FOLDER
 
 Each term of the glossary is an identifier of the product, outside of comments. Each path exists.
-Each name in mixed case occurs in the sources. Each section that a comment cites exists.
+Each name in mixed case occurs in the sources, and in the file to which the document assigns it.
+Each section that a comment cites exists.
 """
 
 import pathlib
@@ -91,6 +92,19 @@ def name_faults(document, known):
                 yield f"{document}:{number}: no source has {name}"
 
 
+def place_faults(document):
+    """Names that are not in the file to which the document assigns them:
+    "`path`: `Name`, `Name`" up to the end of the sentence, and "`Name` in `path`"."""
+    text = read(document)
+    places = [(path, re.findall(r"`(\w+)`", names))
+              for path, names in re.findall(r"`([\w/]+\.(?:h|cc))`: ((?:`\w+`(?:,|\sand)?\s*)+)", text)]
+    places += [(path, [name]) for name, path in re.findall(r"`(\w+)`\sin\s`([\w/]+\.(?:h|cc))`", text)]
+    for path, names in places:
+        if (ROOT / path).exists():
+            words = words_of(read(path))
+            yield from (f"{document}: {path} has no {name}" for name in names if name not in words)
+
+
 def citation_faults(files):
     """'docs/architecture.md, "Title"' in comments, also broken over lines."""
     titles = set(re.findall(r"^#+ (.*)", read(ARCHITECTURE), re.MULTILINE))
@@ -112,7 +126,7 @@ def main():
             product |= words_of(without_comments(text))
     faults = [*term_faults(product), *citation_faults(files)]
     for document in DOCUMENTS:
-        faults += [*path_faults(document, names), *name_faults(document, known)]
+        faults += [*path_faults(document, names), *name_faults(document, known), *place_faults(document)]
     print("\n".join([*faults, f"{len(list(glossary()))} terms, {len(faults)} faults"]))
     return 1 if faults else 0
 

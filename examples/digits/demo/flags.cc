@@ -68,7 +68,7 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
       .ShowDefault();
   const CommandLineOption transport =
       line.Add("--transport", &flags->transport,
-               "how gradients travel: TCP (gloo), shared memory (shm), or "
+               "how gradients are sent: TCP (gloo), shared memory (shm), or "
                "what suits where the workers run")
           .OneOf({"auto", "gloo", "shm"})
           .ShowDefault();

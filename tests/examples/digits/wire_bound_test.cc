@@ -41,8 +41,8 @@ class Element {
       carried_[rank] = carried;
       EXPECT_LE(std::abs(carries_[rank]), carried);
     }
-    const double travelled = ConvertTo<double>(ConvertTo<Half>(sum));
-    return std::abs(travelled - bound.sum()) / bound.error_max();
+    const double sent = ConvertTo<double>(ConvertTo<Half>(sum));
+    return std::abs(sent - bound.sum()) / bound.error_max();
   }
 
  private:

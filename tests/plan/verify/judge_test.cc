@@ -20,18 +20,18 @@ namespace {
 // It does not support groups.
 class Judge {
  public:
-  Judge(const Plan& plan, Queues queues) : plan_(plan) {
+  Judge(const Plan& plan, QueueSharing queues) : plan_(plan) {
     for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
       const RankPlan& of_rank = plan.ranks[rank];
       for (size_t lane = 0; lane < of_rank.lanes.size(); ++lane) {
         std::vector<PlanNode>& queue = queues_.emplace_back();
         for (const TransferRef& ref : of_rank.launch_order) {
-          if (queues == Queues::kEachRank ||
+          if (queues == QueueSharing::kEachRank ||
               ref.lane == static_cast<int>(lane)) {
             queue.push_back({static_cast<int>(rank), ref});
           }
         }
-        if (queues == Queues::kEachRank) break;
+        if (queues == QueueSharing::kEachRank) break;
       }
     }
   }
@@ -176,13 +176,13 @@ TEST(JudgeTest, AgreesWithThePlayerOnRandomPlans) {
     std::mt19937_64 random(seed);
     const Plan plan = RandomPlan(random);
     const Traffic traffic = TrafficOf(plan);
-    const bool in_lanes = Judge(plan, Queues::kEachLane).Runs();
-    const bool as_one = Judge(plan, Queues::kEachRank).Runs();
+    const bool in_lanes = Judge(plan, QueueSharing::kEachLane).Runs();
+    const bool as_one = Judge(plan, QueueSharing::kEachRank).Runs();
     ASSERT_EQ(in_lanes,
-              !FindDeadlock(plan, traffic, Queues::kEachLane).has_value())
+              !FindDeadlock(plan, traffic, QueueSharing::kEachLane).has_value())
         << "seed " << seed;
     ASSERT_EQ(as_one,
-              !FindDeadlock(plan, traffic, Queues::kEachRank).has_value())
+              !FindDeadlock(plan, traffic, QueueSharing::kEachRank).has_value())
         << "seed " << seed;
     ASSERT_TRUE(in_lanes || !as_one) << "seed " << seed;
     const absl::Status verdict = Verify(WithVerdicts(plan));

@@ -16,7 +16,7 @@
 namespace lockstep::plan {
 namespace {
 
-std::optional<std::vector<Wait>> Circle(const Plan& plan, Queues queues) {
+std::optional<std::vector<Wait>> Circle(const Plan& plan, QueueSharing queues) {
   return FindDeadlock(plan, TrafficOf(plan), queues);
 }
 
@@ -39,7 +39,7 @@ void ExpectCircle(const Plan& plan, const std::vector<Wait>& circle) {
   }
 }
 
-void ExpectDeadlock(const Plan& plan, Queues queues, size_t waits) {
+void ExpectDeadlock(const Plan& plan, QueueSharing queues, size_t waits) {
   const auto circle = Circle(plan, queues);
   ASSERT_TRUE(circle.has_value());
   ExpectCircle(plan, *circle);
@@ -63,7 +63,7 @@ TEST(SimulatorTest, TwoRanksThatBothSendFirstWaitForEver) {
     builder.Add(rank, "a", SendTo(kEveryone, 1 - rank));
     builder.Add(rank, "a", RecvFrom(kEveryone, 1 - rank));
   }
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 4);
   const std::string message(Verify(WithVerdicts(builder.plan())).message());
   EXPECT_THAT(message, testing::HasSubstr("rank 0 transfer 0 of lane a (send"));
   EXPECT_THAT(message, testing::HasSubstr("rank 1 transfer 1 of lane a (recv"));
@@ -84,7 +84,7 @@ TEST(SimulatorTest, NeighboursOfDifferentGroupsAreNotOne) {
     builder.Add(rank, "a", InGroup(SendTo(kEveryone, 1 - rank), 1));
     builder.Add(rank, "a", InGroup(RecvFrom(kEveryone, 1 - rank), 2));
   }
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 4);
 }
 
 TEST(SimulatorTest, ARingOfSendsWaitsForEver) {
@@ -93,7 +93,7 @@ TEST(SimulatorTest, ARingOfSendsWaitsForEver) {
     builder.Add(rank, "a", SendTo(kEveryone, (rank + 1) % 5));
     builder.Add(rank, "a", RecvFrom(kEveryone, (rank + 4) % 5));
   }
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 10);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 10);
 }
 
 TEST(SimulatorTest, ARingWithOneRankThatReceivesFirstRuns) {
@@ -124,8 +124,8 @@ PlanBuilder TwoLanesOnTwoRanks(bool contradict) {
 
 TEST(SimulatorTest, ContradictingLaunchOrdersRunOnlyInIndependentLanes) {
   Plan plan = TwoLanesOnTwoRanks(true).plan();
-  EXPECT_FALSE(Circle(plan, Queues::kEachLane).has_value());
-  ExpectDeadlock(plan, Queues::kEachRank, 4);
+  EXPECT_FALSE(Circle(plan, QueueSharing::kEachLane).has_value());
+  ExpectDeadlock(plan, QueueSharing::kEachRank, 4);
   EXPECT_THAT(std::string(Verify(WithVerdicts(plan)).message()),
               testing::HasSubstr("launch order"));
 }
@@ -145,8 +145,8 @@ TEST(SimulatorTest, AContradictionAroundThreeRanksIsFound) {
   builder.Add(1, "ab", Together(ab));
   builder.Add(2, "ca", Together(ca));
   builder.Add(2, "bc", Together(bc));
-  EXPECT_FALSE(Circle(builder.plan(), Queues::kEachLane).has_value());
-  ExpectDeadlock(builder.plan(), Queues::kEachRank, 6);
+  EXPECT_FALSE(Circle(builder.plan(), QueueSharing::kEachLane).has_value());
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachRank, 6);
 }
 
 TEST(SimulatorTest, DependenciesInACircleAreFound) {
@@ -154,14 +154,14 @@ TEST(SimulatorTest, DependenciesInACircleAreFound) {
   const int other = builder.Group("other", {0});
   builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
   builder.Add(0, "b", After(Together(other), {{0, 0}}));
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 2);
 }
 
 TEST(SimulatorTest, ADependencyOnALaterTransferOfTheLaneIsFound) {
   PlanBuilder builder(1);
   builder.Add(0, "a", After(Together(kEveryone), {{0, 1}}));
   builder.Add(0, "a", Together(kEveryone));
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 2);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 2);
 }
 
 TEST(SimulatorTest, ADependencyInsideAGroupIsFound) {
@@ -171,7 +171,7 @@ TEST(SimulatorTest, ADependencyInsideAGroupIsFound) {
     builder.Add(rank, "a",
                 After(InGroup(RecvFrom(kEveryone, 1 - rank), 1), {{0, 0}}));
   }
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 1);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 1);
 }
 
 TEST(SimulatorTest, DependenciesAcrossRanksInACircleAreFound) {
@@ -181,7 +181,7 @@ TEST(SimulatorTest, DependenciesAcrossRanksInACircleAreFound) {
   builder.Add(0, "b", After(Together(other), {{0, 0}}));
   builder.Add(1, "b", Together(other));
   builder.Add(1, "a", After(Together(kEveryone), {{0, 0}}));
-  ExpectDeadlock(builder.plan(), Queues::kEachLane, 4);
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachLane, 4);
 }
 
 TEST(SimulatorTest, DependenciesThatTheOrderKeepsAreHarmless) {
@@ -199,8 +199,8 @@ TEST(SimulatorTest, ALaunchOrderAgainstADependencyIsFound) {
   const int other = builder.Group("other", {0});
   builder.Add(0, "a", After(Together(kEveryone), {{1, 0}}));
   builder.Add(0, "b", Together(other));
-  EXPECT_FALSE(Circle(builder.plan(), Queues::kEachLane).has_value());
-  ExpectDeadlock(builder.plan(), Queues::kEachRank, 2);
+  EXPECT_FALSE(Circle(builder.plan(), QueueSharing::kEachLane).has_value());
+  ExpectDeadlock(builder.plan(), QueueSharing::kEachRank, 2);
 }
 
 // One forward and one backward message for each micro-batch and boundary; a
@@ -244,8 +244,8 @@ TEST(SimulatorTest, AGPipeScheduleRuns) {
 // the reason why the compiler makes launch orders.
 TEST(SimulatorTest, AOneFOneBScheduleNeedsItsLanes) {
   const Plan plan = Pipeline({"FFBFBB", "FBFBFB"});
-  EXPECT_FALSE(Circle(plan, Queues::kEachLane).has_value());
-  ExpectDeadlock(plan, Queues::kEachRank, 4);
+  EXPECT_FALSE(Circle(plan, QueueSharing::kEachLane).has_value());
+  ExpectDeadlock(plan, QueueSharing::kEachRank, 4);
 }
 
 TEST(SimulatorTest, WhatTheCompilerMakesRuns) {

@@ -5,18 +5,18 @@
 // once and are shown for comparison. Large messages: the buffers of eight ranks
 // are four times those of two, so they exceed the caches earlier.
 
-#ifndef LOCKSTEP_BENCH_DATA_PLANE_CROWD_H_
-#define LOCKSTEP_BENCH_DATA_PLANE_CROWD_H_
+#ifndef LOCKSTEP_BENCH_DATA_PLANE_OVERSUBSCRIBED_H_
+#define LOCKSTEP_BENCH_DATA_PLANE_OVERSUBSCRIBED_H_
 
 #include "bench/data_plane/report.h"
 
 namespace lockstep::bench {
 
-inline constexpr int kCrowd = 8;  // ranks
+inline constexpr int kManyRanks = 8;  // ranks
 
 // Adds times and figures: medians over `rounds`. Each round measures all sides.
-void MeasureCrowd(int rounds, Report& report);
+void MeasureOversubscribed(int rounds, Report& report);
 
 }  // namespace lockstep::bench
 
-#endif  // LOCKSTEP_BENCH_DATA_PLANE_CROWD_H_
+#endif  // LOCKSTEP_BENCH_DATA_PLANE_OVERSUBSCRIBED_H_

@@ -1,4 +1,4 @@
-#include "bench/data_plane/crowd.h"
+#include "bench/data_plane/oversubscribed.h"
 
 #include <map>
 #include <string>
@@ -45,17 +45,18 @@ const char kLine[] = "cache line, round trip";
 const char kPipe[] = "pipe, round trip";
 const char kPinned[] = "8 bytes, 2 pinned ranks";
 
-std::string Crowded(const std::string& size) {
-  return size + ", " + std::to_string(kCrowd) + " ranks";
+std::string ManyRanks(const std::string& size) {
+  return size + ", " + std::to_string(kManyRanks) + " ranks";
 }
 
 std::string OnThreads(const std::string& size) {
-  return size + ", " + std::to_string(kCrowd) + " ranks' loops on 2 threads";
+  return size + ", " + std::to_string(kManyRanks) +
+         " ranks' loops on 2 threads";
 }
 
-// The same loops of a crowd without synchronisation: bounded by caches and
+// The same loops of many ranks without synchronisation: bounded by caches and
 // memory.
-constexpr int kEach = kCrowd / 2;
+constexpr int kEach = kManyRanks / 2;
 Times OnTwoThreads() {
   std::vector<size_t> sizes;
   for (const Size& size : kSizes) sizes.push_back(kEach * size.bytes);
@@ -70,35 +71,35 @@ void MeasureRound(Rounds& rounds) {
   std::vector<size_t> sizes = {8};
   for (const Size& size : kSizes) sizes.push_back(size.bytes);
   Times two = InArena(2, /*pinned=*/false, sizes);
-  Times crowd = InArena(kCrowd, /*pinned=*/false, sizes);
+  Times many = InArena(kManyRanks, /*pinned=*/false, sizes);
   Times nobody_waits = OnTwoThreads();
-  rounds.Add(Crowded("8 bytes"), crowd[8]);
+  rounds.Add(ManyRanks("8 bytes"), many[8]);
   for (const Size& size : kSizes) {
     rounds.Add(size.name + ", 2 ranks", two[size.bytes]);
-    rounds.Add(Crowded(size.name), crowd[size.bytes]);
+    rounds.Add(ManyRanks(size.name), many[size.bytes]);
     rounds.Add(OnThreads(size.name), nobody_waits[kEach * size.bytes]);
   }
 }
 
 }  // namespace
 
-void MeasureCrowd(int rounds, Report& report) {
+void MeasureOversubscribed(int rounds, Report& report) {
   Rounds all;
   for (int round = 0; round < rounds; ++round) MeasureRound(all);
   all.AddTo(report);
   report.figures.push_back({"8 bytes, 2 pinned ranks, in cache line trips", 5,
                             all.Middle(kPinned) / all.Middle(kLine), true});
-  report.figures.push_back({"8 bytes, 8 ranks, in pipe round trips", 6,
-                            all.Middle(Crowded("8 bytes")) / all.Middle(kPipe),
-                            true});
+  report.figures.push_back(
+      {"8 bytes, 8 ranks, in pipe round trips", 6,
+       all.Middle(ManyRanks("8 bytes")) / all.Middle(kPipe), true});
   for (const Size& size : kSizes) {
     const double two = all.Middle(size.name + ", 2 ranks");
     report.figures.push_back(
         {"ranks x bytes a second, 8 ranks / 2, " + size.name, 0.8,
-         kCrowd * two / (2 * all.Middle(Crowded(size.name)))});
+         kManyRanks * two / (2 * all.Middle(ManyRanks(size.name)))});
     report.figures.push_back(
         {"  what memory allows: their loops on 2 threads, " + size.name, 0,
-         kCrowd * two / (2 * all.Middle(OnThreads(size.name)))});
+         kManyRanks * two / (2 * all.Middle(OnThreads(size.name)))});
   }
 }
 
