@@ -97,8 +97,8 @@ absl::Status IsOfTheirLaunch(const AdmissionState& state,
                              const protocol::Hello& hello) {
   if (!hello.launch) return absl::OkStatus();
   for (const auto& [name, other] : state.roster.workers()) {
-    const bool is_here =
-        other.seated() && other.state != WorkerState::kSuspect && other.launch;
+    const bool is_here = other.holds_rank() &&
+                         other.state != WorkerState::kSuspect && other.launch;
     if (!is_here || AreOneParty(*other.launch, *hello.launch)) continue;
     return absl::AlreadyExistsError(absl::StrFormat(
         "job %s is that of another launch: %s (host %s, pid %d) comes from %s, "
@@ -112,7 +112,7 @@ absl::Status IsOfTheirLaunch(const AdmissionState& state,
 Admission AdmitNewcomer(const AdmissionState& state,
                         const protocol::Hello& hello, absl::Time now) {
   const Worker* holder = state.roster.Find(hello.worker);
-  const bool is_held = holder != nullptr && holder->seated();
+  const bool is_held = holder != nullptr && holder->holds_rank();
   if (is_held) {
     const bool is_gone =
         holder->state == WorkerState::kSuspect && !holder->awaited;
@@ -123,7 +123,7 @@ Admission AdmitNewcomer(const AdmissionState& state,
   if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;
   if (is_held) return NewIncarnation{};
   if (state.epoch_lives ||
-      state.roster.seated() >= state.spec.mesh.WorldSize()) {
+      state.roster.ranks_held() >= state.spec.mesh.WorldSize()) {
     return Full(state, hello.worker);
   }
   return NewIncarnation{};
@@ -134,7 +134,7 @@ Admission AdmitNewcomer(const AdmissionState& state,
 absl::Status Full(const AdmissionState& state, const WorkerName& worker) {
   std::vector<WorkerName> holders;
   for (const auto& [name, holder] : state.roster.workers()) {
-    if (holder.seated()) holders.push_back(name);
+    if (holder.holds_rank()) holders.push_back(name);
   }
   return absl::FailedPreconditionError(absl::StrFormat(
       "job %s has no free rank for %s: %d of %d are held, by %s%s",

@@ -70,7 +70,7 @@ absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello);
 Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now);
 
-// The refusal of a job without a free rank; names its seated workers.
+// The refusal of a job without a free rank; names the workers that hold ranks.
 absl::Status Full(const AdmissionState& state, const WorkerName& worker);
 
 }  // namespace lockstep::core

@@ -41,12 +41,12 @@ std::vector<Member> GroupByHost(const std::vector<Member>& sorted) {
   return grouped;
 }
 
-using Seats = std::vector<std::optional<Member>>;
+using RankSlots = std::vector<std::optional<Member>>;
 
 // Gives previous members their ranks; returns the new ones.
-std::vector<Member> SeatSurvivors(const std::vector<Member>& sorted,
-                                  const std::vector<Member>& previous,
-                                  Seats* seats) {
+std::vector<Member> KeepRanks(const std::vector<Member>& sorted,
+                              const std::vector<Member>& previous,
+                              RankSlots* slots) {
   std::map<WorkerName, size_t> rank_of;
   for (size_t rank = 0; rank < previous.size(); ++rank) {
     rank_of[previous[rank].worker] = rank;
@@ -57,19 +57,19 @@ std::vector<Member> SeatSurvivors(const std::vector<Member>& sorted,
     if (had == rank_of.end()) {
       newcomers.push_back(member);
     } else {
-      (*seats)[had->second] = member;
+      (*slots)[had->second] = member;
     }
   }
   return newcomers;
 }
 
 // Gives new members the free ranks of their own hosts; returns the rest.
-std::vector<Member> SeatBesideTheirHost(const std::vector<Member>& newcomers,
-                                        const std::vector<Member>& previous,
-                                        Seats* seats) {
+std::vector<Member> FillRanksOfTheirHosts(const std::vector<Member>& newcomers,
+                                          const std::vector<Member>& previous,
+                                          RankSlots* slots) {
   std::map<Host, std::deque<size_t>> holes;
   for (size_t rank = 0; rank < previous.size(); ++rank) {
-    if (!(*seats)[rank]) holes[HostOf(previous[rank])].push_back(rank);
+    if (!(*slots)[rank]) holes[HostOf(previous[rank])].push_back(rank);
   }
   std::vector<Member> others;
   for (const Member& member : newcomers) {
@@ -77,18 +77,18 @@ std::vector<Member> SeatBesideTheirHost(const std::vector<Member>& newcomers,
     if (own.empty()) {
       others.push_back(member);
     } else {
-      (*seats)[own.front()] = member;
+      (*slots)[own.front()] = member;
       own.pop_front();
     }
   }
   return others;
 }
 
-void SeatAnywhere(const std::vector<Member>& others, Seats* seats) {
-  auto seat = seats->begin();
+void FillOtherRanks(const std::vector<Member>& others, RankSlots* slots) {
+  auto slot = slots->begin();
   for (const Member& member : others) {
-    while (*seat) ++seat;
-    *seat = member;
+    while (*slot) ++slot;
+    *slot = member;
   }
 }
 
@@ -99,13 +99,13 @@ std::vector<Member> AssignRanks(std::vector<Member> arrived,
   SortByName(&arrived);
   if (previous.size() != arrived.size()) return GroupByHost(arrived);
 
-  Seats seats(arrived.size());
-  const auto newcomers = SeatSurvivors(arrived, previous, &seats);
-  SeatAnywhere(SeatBesideTheirHost(newcomers, previous, &seats), &seats);
+  RankSlots slots(arrived.size());
+  const auto newcomers = KeepRanks(arrived, previous, &slots);
+  FillOtherRanks(FillRanksOfTheirHosts(newcomers, previous, &slots), &slots);
 
   std::vector<Member> ranks;
-  ranks.reserve(seats.size());
-  for (std::optional<Member>& seat : seats) ranks.push_back(*std::move(seat));
+  ranks.reserve(slots.size());
+  for (std::optional<Member>& slot : slots) ranks.push_back(*std::move(slot));
   return ranks;
 }
 

@@ -45,7 +45,7 @@ inline Weight Weigh(const protocol::Evidence& evidence, const Worker* subject) {
           ? same_process && (same_generation || evidence.generation.value == 0)
           : same_generation;
   if (!is_about_it) return Weight::kStranger;
-  if (!subject->seated()) return Weight::kNothing;
+  if (!subject->holds_rank()) return Weight::kNothing;
   return is_proof ? Weight::kProof : Weight::kHint;
 }
 

@@ -219,7 +219,7 @@ AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
 }
 
 int Job::RankOf(const Worker& worker) const {
-  const bool may_be = epoch_ && worker.seated();
+  const bool may_be = epoch_ && worker.holds_rank();
   return may_be ? epoch_->members().RankOf(worker.name) : -1;
 }
 

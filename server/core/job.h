@@ -209,7 +209,7 @@ class Job {
   const absl::Duration stopped_after_;
   JobState state_ = JobState::kForming;  // without an epoch
   Roster roster_;
-  Deadlines<WorkerName> leases_;   // of the seated
+  Deadlines<WorkerName> leases_;   // of workers that hold a rank
   Deadlines<WorkerName> resumes_;  // of the suspect
   absl::Time join_by_ = absl::InfiniteFuture();
   absl::Time pulse_ = absl::InfiniteFuture();

@@ -55,7 +55,7 @@ void Job::DrainAtOnce(EventContext& context) {
   }
   std::vector<WorkerName> here;
   for (const auto& [worker_name, worker] : roster_.workers()) {
-    if (worker.seated()) here.push_back(worker_name);
+    if (worker.holds_rank()) here.push_back(worker_name);
   }
   for (const WorkerName& worker_name : here) {
     Worker* worker = roster_.Find(worker_name);

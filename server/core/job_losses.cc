@@ -25,7 +25,7 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->session = {};
-  if (over() || !worker->seated()) return;
+  if (over() || !worker->holds_rank()) return;
   worker->broke = why;
   roster_.Move(worker, WorkerState::kSuspect);
   resumes_.Set(name, context.now + spec().timeouts.resume);

@@ -128,9 +128,9 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   const bool missed_the_end =
       !member && !is_here && !left && held.value != 0 && held <= durable_.epoch;
   const bool comes_again = !member && !is_here && !left && !missed_the_end;
-  if (comes_again && !worker->seated()) {
+  if (comes_again && !worker->holds_rank()) {
     const AdmissionState state = AdmissionStateOf(hello.worker);
-    if (epoch_ || roster_.seated() >= spec().mesh.WorldSize()) {
+    if (epoch_ || roster_.ranks_held() >= spec().mesh.WorldSize()) {
       return context.out.Refuse(session, name(), Full(state, hello.worker));
     }
     roster_.Move(worker, WorkerState::kJoining);
@@ -179,7 +179,7 @@ void Job::Attach(Worker* worker, SessionId session,
     roster_.Move(worker, ready ? WorkerState::kReady : WorkerState::kJoining);
     Remember(absl::StrFormat("%s resumes", WhoIs(*worker)), context);
   }
-  if (worker->seated() && !over()) {
+  if (worker->holds_rank() && !over()) {
     leases_.Set(worker->name, context.now + spec().timeouts.lease);
     pulse_ = std::min(pulse_, context.now + stopped_after_);
   }
@@ -198,7 +198,7 @@ void Job::Receive(SessionId session, const WorkerName& name,
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->heard = context.now;
-  if (worker->seated() && !over()) {
+  if (worker->holds_rank() && !over()) {
     leases_.Set(name, context.now + spec().timeouts.lease);
   }
   if (const auto* leave = std::get_if<protocol::Leave>(&message.body)) {

@@ -50,7 +50,7 @@ class Members {
   // "worker-3 (rank 3, host a, pid 123)"; without the rank once it is free.
   std::string WhoIs(int rank) const {
     const Worker& worker = At(rank);
-    return Who(worker.name, worker.seated() ? rank : -1, worker.process);
+    return Who(worker.name, worker.holds_rank() ? rank : -1, worker.process);
   }
 
   // The data plane of the rank is connected.

@@ -32,7 +32,7 @@ void Roster::Move(Worker* worker, WorkerState state) {
   Count(*worker, -1);
   worker->state = state;
   Count(*worker, +1);
-  if (!worker->seated()) SetArrived(worker, false);
+  if (!worker->holds_rank()) SetArrived(worker, false);
 }
 
 void Roster::SetArrived(Worker* worker, bool arrived) {
@@ -47,7 +47,7 @@ void Roster::SetArrived(Worker* worker, bool arrived) {
 }
 
 void Roster::Count(const Worker& worker, int sign) {
-  if (worker.seated()) seated_ += sign;
+  if (worker.holds_rank()) ranks_held_ += sign;
   if (worker.arrived && worker.state == WorkerState::kSuspect) {
     suspects_arrived_ += sign;
   }

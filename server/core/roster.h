@@ -6,7 +6,7 @@
 //           │
 //        lost, left             its rank is free
 //
-// Joining, ready and suspect workers are *seated*: each counts against the
+// Joining, ready and suspect workers *hold a rank*: each counts against the
 // number of ranks in the mesh. A worker that waits for the next epoch has
 // *arrived*.
 //
@@ -47,7 +47,7 @@ struct Worker {
   std::string exited;  // not empty: proof that the process is dead
   std::optional<protocol::Launch> launch;  // from its newest Hello
 
-  bool seated() const { return state <= WorkerState::kSuspect; }
+  bool holds_rank() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const { return {name, generation, process}; }
 };
 
@@ -61,13 +61,14 @@ class Roster {
   Worker& Begin(const WorkerName& name, Generation generation,
                 const protocol::ProcessInfo& process, absl::Time now);
 
-  // Sets the state. A worker that is no longer seated is not arrived either.
+  // Sets the state. A worker that no longer holds a rank has not arrived
+  // either.
   void Move(Worker* worker, WorkerState state);
 
   // The worker starts or stops waiting for the next epoch.
   void SetArrived(Worker* worker, bool arrived);
 
-  int seated() const { return seated_; }
+  int ranks_held() const { return ranks_held_; }
 
   // The names of the workers that wait for the next epoch, in name order, and
   // whether each of them has a stream.
@@ -83,7 +84,7 @@ class Roster {
 
   std::map<WorkerName, Worker> workers_;
   std::set<WorkerName> arrived_;
-  int seated_ = 0;
+  int ranks_held_ = 0;
   int suspects_arrived_ = 0;
 };
 

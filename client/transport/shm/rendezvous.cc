@@ -113,8 +113,8 @@ absl::StatusOr<std::unique_ptr<Rendezvous>> Rendezvous::Open(
   absl::StatusOr<std::unique_ptr<Rendezvous>> rendezvous =
       Listen(EndpointOfThisProcess());
   if (!rendezvous.ok()) return rendezvous;
-  absl::Status seated = (*rendezvous)->AllocateControlBlock(rank, shape);
-  if (!seated.ok()) return seated;
+  absl::Status allocated = (*rendezvous)->AllocateControlBlock(rank, shape);
+  if (!allocated.ok()) return allocated;
   return rendezvous;
 }
 

@@ -52,8 +52,8 @@ std::string Judged(const Case& c) {
     }
     if (c.dead) worker.exited = "signal 9";
   }
-  while (c.full && roster.seated() < 2) {
-    roster.Begin(W(10 + roster.seated()), {1}, process, At(0));
+  while (c.full && roster.ranks_held() < 2) {
+    roster.Begin(W(10 + roster.ranks_held()), {1}, process, At(0));
   }
 
   protocol::Hello hello{.worker = W(1), .incarnation = 8, .process = process};

@@ -25,9 +25,10 @@ struct Wrong {
   }
 };
 
-class CorruptSeatTest : public testing::TestWithParam<Wrong> {
+class CorruptControlBlockTest : public testing::TestWithParam<Wrong> {
  protected:
-  CorruptSeatTest() : in_(2 * GetParam().bytes), out_(2 * GetParam().bytes) {}
+  CorruptControlBlockTest()
+      : in_(2 * GetParam().bytes), out_(2 * GetParam().bytes) {}
 
   CollectiveOp MakeCall(CollectiveKind kind, bool point_to_point) {
     const bool scatters = kind == CollectiveKind::kReduceScatter;
@@ -47,7 +48,7 @@ class CorruptSeatTest : public testing::TestWithParam<Wrong> {
   std::vector<std::byte> in_, out_;
 };
 
-TEST_P(CorruptSeatTest, ACellIsBlamedOnItsRank) {
+TEST_P(CorruptControlBlockTest, ASlotOfACollectiveIsBlamedOnItsRank) {
   for (CollectiveKind kind :
        {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
     SCOPED_TRACE(Name(kind));
@@ -60,7 +61,7 @@ TEST_P(CorruptSeatTest, ACellIsBlamedOnItsRank) {
   }
 }
 
-TEST_P(CorruptSeatTest, AMailIsBlamedOnItsRank) {
+TEST_P(CorruptControlBlockTest, ASlotOfAMessageIsBlamedOnItsRank) {
   ShmGroups shm_groups(2);
   CollectiveOp send = MakeCall(CollectiveKind::kSend, /*point_to_point=*/true);
   send.peer = 1;
@@ -75,7 +76,7 @@ TEST_P(CorruptSeatTest, AMailIsBlamedOnItsRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways, CorruptSeatTest,
+    Ways, CorruptControlBlockTest,
     testing::Values(
         Wrong{"ManyAreSmall", 2 * kSmallBytes, CopyMode::kInline},
         Wrong{"FewAreStaged", kSmallMessageBytes, CopyMode::kStaged},

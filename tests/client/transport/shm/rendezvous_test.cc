@@ -147,7 +147,8 @@ TEST(CoresOfTest, CountsTheCoresOfAllRanks) {
       .size = 3, .chunk_bytes = 192, .block_bytes = 64};
   std::vector<Peer> peers(3);
   for (Peer& peer : peers) {
-    peer.memory = *Segment::Create(ControlBlock::Bytes(shape), "a seat");
+    peer.memory =
+        *Segment::Create(ControlBlock::Bytes(shape), "a control block");
     peer.control_block = ControlBlock(peer.memory.data(), shape);
   }
   EXPECT_EQ(CoresOf(peers), 1) << "nobody published: there is one at least";
@@ -181,7 +182,7 @@ class Impostor {
     const auto fake = *Rendezvous::Open(1, kShape);
     handles_ = {Format(real_->handle()), Format(fake->handle())};
     control_block_memory_ =
-        *Segment::Create(ControlBlock::Bytes(kShape), "a fake seat");
+        *Segment::Create(ControlBlock::Bytes(kShape), "a fake control block");
     header().magic = kControlBlockMagic;
     header().version = kControlBlockVersion;
     header().rank = 1;
@@ -202,7 +203,7 @@ class Impostor {
   void Publish(const WireHello& hello, const std::vector<int>& files) {
     EXPECT_TRUE(SendMessage(socket_.get(), hello, files).ok());
   }
-  int seat_file() const { return control_block_memory_.fd(); }
+  int control_block_file() const { return control_block_memory_.fd(); }
   absl::Status ConnectAll(absl::Duration timeout = absl::Seconds(60)) {
     return real_->ConnectAll(handles_, Deadline(timeout)).status();
   }
@@ -219,7 +220,7 @@ TEST(ImpostorTest, WhoKnowsNoTokenIsNotHeard) {
   const FileDescriptor process = *OpenThisProcess();
   WireHello hello = stranger.Hello();
   ++hello.token;
-  stranger.Publish(hello, {stranger.seat_file(), process.get()});
+  stranger.Publish(hello, {stranger.control_block_file(), process.get()});
   // The group still waits for its rank 1.
   EXPECT_TRUE(
       absl::IsDeadlineExceeded(stranger.ConnectAll(absl::Milliseconds(20))));
@@ -239,14 +240,15 @@ TEST(ImpostorTest, ACorruptHeaderIsNamed) {
     Impostor impostor;
     const FileDescriptor process = *OpenThisProcess();
     corrupt(impostor.header());
-    impostor.Publish(impostor.Hello(), {impostor.seat_file(), process.get()});
+    impostor.Publish(impostor.Hello(),
+                     {impostor.control_block_file(), process.get()});
     const absl::Status refused = impostor.ConnectAll();
     EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
     EXPECT_EQ(FailedPeer(refused), 1) << refused;
   }
 }
 
-TEST(ImpostorTest, ASeatThatCouldBeCutShortIsRefused) {
+TEST(ImpostorTest, AControlBlockThatCouldBeCutShortIsRefused) {
   Impostor impostor;
   const FileDescriptor process = *OpenThisProcess();
   FileDescriptor file(memfd_create("unsealed", MFD_ALLOW_SEALING));
@@ -257,7 +259,7 @@ TEST(ImpostorTest, ASeatThatCouldBeCutShortIsRefused) {
   EXPECT_EQ(FailedPeer(refused), 1);
 }
 
-TEST(ImpostorTest, WhoGivesNoSeatIsNoMember) {
+TEST(ImpostorTest, WhoSendsNoControlBlockIsNoMember) {
   Impostor impostor;
   impostor.Publish(impostor.Hello(), {});
   const absl::Status refused = impostor.ConnectAll();
@@ -269,7 +271,8 @@ TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
   for (const int more : {0, 1}) {
     Impostor impostor;
     const FileDescriptor process = *OpenThisProcess();
-    impostor.Publish(impostor.Hello(), {impostor.seat_file(), process.get()});
+    impostor.Publish(impostor.Hello(),
+                     {impostor.control_block_file(), process.get()});
     const FdLimit few(more);
     const absl::Status refused = impostor.ConnectAll();
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
@@ -281,7 +284,8 @@ TEST(ImpostorTest, WhoMayOpenNoMoreFilesBlamesNobody) {
 TEST(ImpostorTest, AProbeThatDoesNotArriveProvesAnotherHost) {
   Impostor impostor;
   const FileDescriptor process = *OpenThisProcess();
-  impostor.Publish(impostor.Hello(), {impostor.seat_file(), process.get()});
+  impostor.Publish(impostor.Hello(),
+                   {impostor.control_block_file(), process.get()});
   impostor.Publish(impostor.Hello(), {});
   const absl::Status refused = impostor.ConnectAll();
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;

@@ -24,7 +24,8 @@ class ShmGroups {
         .chunk_bytes = 64 * static_cast<size_t>(size),
         .block_bytes = 64};
     for (int rank = 0; rank < size; ++rank) {
-      memory_.push_back(*Segment::Create(ControlBlock::Bytes(shape), "a seat"));
+      memory_.push_back(
+          *Segment::Create(ControlBlock::Bytes(shape), "a control block"));
     }
     std::vector<std::vector<Peer>> peers(size);
     for (int rank = 0; rank < size; ++rank) {
