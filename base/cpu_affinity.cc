@@ -14,18 +14,6 @@ bool RunOn(const cpu_set_t& cores) {
   return sched_setaffinity(0, sizeof cores, &cores) == 0;
 }
 
-cpu_set_t OnlyCore(int core) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (core >= 0 && core < CPU_SETSIZE) CPU_SET(core, &cores);
-  return cores;
-}
-
-cpu_set_t Without(cpu_set_t cores, int core) {
-  if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &cores);
-  return cores;
-}
-
 cpu_set_t ShareOfCores(const cpu_set_t& cores, int index, int processes) {
   std::vector<int> all;
   for (int core = 0; core < CPU_SETSIZE; ++core) {

@@ -19,30 +19,10 @@ std::optional<cpu_set_t> AllowedCores();
 // False if the system refuses.
 bool RunOn(const cpu_set_t& cores);
 
-cpu_set_t OnlyCore(int core);
-// `cores` without `core`.
-cpu_set_t Without(cpu_set_t cores, int core);
-
 // The share of process `index` of `processes` in `cores`: parts of consecutive
 // cores whose sizes differ by one at most. With more processes than cores, one
 // core, which the processes use in turn.
 cpu_set_t ShareOfCores(const cpu_set_t& cores, int index, int processes);
-
-// Restores the cores of the calling thread at the end of its scope.
-class AffinityRestorer {
- public:
-  AffinityRestorer() : cores_(AllowedCores()) {}
-  ~AffinityRestorer() {
-    if (cores_) RunOn(*cores_);
-  }
-  AffinityRestorer(const AffinityRestorer&) = delete;
-  AffinityRestorer& operator=(const AffinityRestorer&) = delete;
-
-  const std::optional<cpu_set_t>& cores() const { return cores_; }
-
- private:
-  const std::optional<cpu_set_t> cores_;
-};
 
 }  // namespace lockstep
 

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/affinity_restorer.h"
 
 namespace lockstep {
 namespace {

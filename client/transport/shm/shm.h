@@ -8,6 +8,7 @@
 //   rendezvous.h        connects and authenticates the members
 //   control_block.h     the layout of shared memory
 //   shm_group.h         wakes, waiting, and which ranks are gone
+//   wait_policy.h       how long a rank spins, yields and sleeps
 //   segment_sharing.h   arena segments between processes
 //   collective.h, message.cc   the operations
 //

@@ -4,7 +4,8 @@
 // cores it keeps the peer from running. A sleep costs two context switches and
 // a wake, tens of microseconds on a virtual machine. So a rank spins for as
 // long as a sleep costs (measured), yields for as long again, then sleeps on
-// its futex. With more ranks than cores it yields at once, and for longer.
+// its futex. With more ranks than cores it yields at once, and for longer. It
+// also yields at once to a peer on its own core (core_sharing.h).
 //
 //   spin (`looks`) ──▶ yield (until `all`) ──▶ sleep, `nap` at a time
 //
@@ -36,8 +37,8 @@ struct WaitPolicy {
   std::chrono::nanoseconds silence{10'000'000'000};
 };
 
-// Measures the cost of a sleep and its wake on this machine. Takes some hundred
-// microseconds, in which the calling thread stays on its core.
+// Measures the cost of a sleep and its wake on this machine, in two threads of
+// its own. Takes some hundred microseconds.
 std::chrono::nanoseconds CostOfSleep();
 
 // The policy for `ranks` on `cores`. `cost`: CostOfSleep.

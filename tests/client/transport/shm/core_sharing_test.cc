@@ -10,6 +10,7 @@
 #include "base/cpu_affinity.h"
 #include "client/transport/shm/wait_policy.h"
 #include "gtest/gtest.h"
+#include "tests/support/affinity_restorer.h"
 
 namespace lockstep::transport {
 namespace {
