@@ -131,7 +131,7 @@ class Epoch {
   std::shared_ptr<const plan::Plan> FindPlan(const std::string& digest) const {
     return revisions_.Find(digest);
   }
-  // "at step 412 while computing", or "last heard" there with its age.
+  // "at step 412 while computing", or "last reported" there with its age.
   std::string WhereIs(int rank, absl::Time now) const;
   // Both fill in what the epoch knows.
   void Describe(absl::Time now, JobView* view) const;

@@ -61,7 +61,7 @@ std::string Where(const protocol::Position& position) {
 
 std::string LastHeard(const protocol::Position& position, absl::Duration age) {
   if (age < absl::Milliseconds(1)) return Where(position);
-  return absl::StrFormat("last heard %s, %s ago", Where(position),
+  return absl::StrFormat("last reported %s, %s ago", Where(position),
                          HowLong(age));
 }
 

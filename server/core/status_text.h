@@ -28,8 +28,8 @@ std::pair<std::string, std::string> TellApart(const protocol::ProcessInfo& a,
 // "at step 412 while computing".
 std::string Where(const protocol::Position& position);
 
-// The same with its age, if any: "last heard at step 412 while computing, 800ms
-// ago".
+// The same with its age, if any: "last reported at step 412 while computing,
+// 800ms ago".
 std::string LastHeard(const protocol::Position& position, absl::Duration age);
 
 // What a rank has been doing in that phase: "has been computing".

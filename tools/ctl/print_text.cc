@@ -137,7 +137,7 @@ std::vector<std::string> WorkerRow(const WorkerView& worker,
 
 std::string WorkersTable(const JobView& view) {
   std::vector<std::vector<std::string>> rows = {
-      {"rank", "worker", "state", "life", "mesh", "step", "s/step", "exposed",
+      {"rank", "worker", "state", "gen", "mesh", "step", "s/step", "exposed",
        "overlap", "process"}};
   for (const WorkerView& worker : view.workers) {
     rows.push_back(WorkerRow(worker, view));

@@ -419,9 +419,10 @@ TEST_F(MachineTest, TheCoordinatorsSentenceReplacesThatOfADeathSeenHere) {
                       "killed by signal 9",
                       Members()[0].process}});
   EXPECT_TRUE(view().provisional);
-  HearEnd(1, 1, CauseKind::kProcessDied, "a died, last heard at step 7");
+  HearEnd(1, 1, CauseKind::kProcessDied, "a died, last reported at step 7");
   EXPECT_FALSE(view().provisional);
-  EXPECT_EQ(view().status, absl::AbortedError("a died, last heard at step 7"));
+  EXPECT_EQ(view().status,
+            absl::AbortedError("a died, last reported at step 7"));
 }
 
 TEST_F(MachineTest, ProofOfAFormerLifesDeathEndsNothing) {

@@ -61,11 +61,11 @@ TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
   EXPECT_THAT(
       fixture.Wait(1),
       AllOf(Includes(Sends(
-                2,
-                EpochEndedForGood(
-                    1, StartsWith("w-1 (rank 0, host a, pid 101) lost its "
-                                  "stream (connection reset) and did not "
-                                  "resume within 1s, last heard at step 0 ")))),
+                2, EpochEndedForGood(
+                       1, StartsWith(
+                              "w-1 (rank 0, host a, pid 101) lost its "
+                              "stream (connection reset) and did not "
+                              "resume within 1s, last reported at step 0 ")))),
             Not(Includes(SendsAnythingOn(1)))));
   EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kStreamLost);
 }

@@ -293,12 +293,13 @@ TEST(LeaseTest, SilenceEndsTheEpochAndSaysForHowLong) {
   EXPECT_THAT(fixture.WaitWithHeartbeats(9, {1}), NoEffects());
   EXPECT_THAT(
       fixture.WaitWithHeartbeats(2, {1}),
-      Includes(Sends(1, EpochEndedForGood(
-                            1, StartsWith(
-                                   "w-2 (rank 1, host a, pid 102) fell silent: "
-                                   "nothing was heard of it for 10s, last "
-                                   "heard at step 0 between steps, 10s ago"))),
-               Sends(2, EpochEndedForGood(1))));
+      Includes(
+          Sends(1, EpochEndedForGood(
+                       1, StartsWith(
+                              "w-2 (rank 1, host a, pid 102) fell silent: "
+                              "nothing was heard of it for 10s, last "
+                              "reported at step 0 between steps, 10s ago"))),
+          Sends(2, EpochEndedForGood(1))));
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
 }
 
@@ -695,9 +696,9 @@ TEST(PositionsTest, ADeathSaysHowOldTheWordIs) {
   EXPECT_THAT(
       fixture.Step(ReportEvidence{
           {1}, fixture.job(), "", CoordinatorFixture::DeathOf(2, "killed")}),
-      Includes(Sends(
-          EpochEndedForGood(1, HasSubstr("died: killed, last heard at step 12 "
-                                         "while computing, 800ms ago")))));
+      Includes(Sends(EpochEndedForGood(
+          1, HasSubstr("died: killed, last reported at step 12 "
+                       "while computing, 800ms ago")))));
 }
 
 TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
