@@ -18,7 +18,7 @@ using conformance::Member;
 using conformance::Values;
 
 constexpr size_t kCounts[] = {3, kUnderSanitizer ? 300'000 : 600'000};
-constexpr int kRounds = kUnderSanitizer ? 3 : 8;
+constexpr int kRounds = kUnderSanitizer ? 3 : 10;
 
 absl::Status Sum(Member& m, Values& values) {
   return m.comm.AllReduce(values.data(), values.data(), values.count(),
