@@ -19,6 +19,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/figures.h"
@@ -93,6 +94,46 @@ double Measure(const Side& side, const Length& length, size_t bytes,
   return rows.at(0).at("time_us").get<double>();
 }
 
+using Samples = std::map<std::string, std::vector<double>>;  // by side
+
+Samples MeasureAll(const std::vector<Side>& sides, const Length& length,
+                   size_t bytes, int pairs, const std::string& json) {
+  Samples samples;
+  for (int pair = 0; pair < pairs; ++pair) {
+    for (const Side& side : sides) {
+      const double sample = Measure(side, length, bytes, json);
+      if (sample >= 0) samples[side.name].push_back(sample);
+    }
+  }
+  return samples;
+}
+
+void PrintSamples(const std::vector<double>& samples) {
+  if (samples.empty()) {
+    std::printf(" %22s", "failed");
+    return;
+  }
+  const auto [least, most] =
+      std::minmax_element(samples.begin(), samples.end());
+  std::printf(" %8.2f (%4.2f - %5.2f)", Median(samples), *least, *most);
+}
+
+// The median of the better MPI; 0 if none was measured.
+double BetterMpi(const std::vector<Side>& sides, const Samples& samples) {
+  double better = 0;
+  for (const Side& side : sides) {
+    if (!side.is_mpi || samples.count(side.name) == 0) continue;
+    const double median = Median(samples.at(side.name));
+    better = better == 0 ? median : std::min(better, median);
+  }
+  return better;
+}
+
+bool HasMpi(const std::vector<Side>& sides) {
+  return std::any_of(sides.begin(), sides.end(),
+                     [](const Side& side) { return side.is_mpi; });
+}
+
 int Main(int argc, char** argv) {
   const int pairs = argc > 1 ? std::atoi(argv[1]) : 15;
   if (pairs < 1) {
@@ -101,14 +142,13 @@ int Main(int argc, char** argv) {
     return 2;
   }
   const std::vector<Side> sides = Sides();
-  if (sides.size() == 3) {
+  if (!HasMpi(sides)) {
     std::printf("neither MPICH nor Open MPI is installed\n");
     return 77;
   }
   std::string json =
       std::filesystem::temp_directory_path() / "lockstep-small-XXXXXX";
-  const int file = mkstemp(json.data());
-  if (file < 0) {
+  if (mkstemp(json.data()) < 0) {
     std::perror("mkstemp");
     return 1;
   }
@@ -119,31 +159,15 @@ int Main(int argc, char** argv) {
   std::vector<Figure> figures;
   for (const Length& length : kLengths) {
     for (const size_t bytes : kSizes) {
-      std::map<std::string, std::vector<double>> samples;
-      for (int pair = 0; pair < pairs; ++pair) {
-        for (const Side& side : sides) {
-          const double sample = Measure(side, length, bytes, json);
-          if (sample >= 0) samples[side.name].push_back(sample);
-        }
-      }
+      Samples samples = MeasureAll(sides, length, bytes, pairs, json);
       std::printf("%-6s %6zu", length.name, bytes);
-      double better = 0;
-      for (const Side& side : sides) {
-        std::vector<double>& all = samples[side.name];
-        if (all.empty()) {
-          std::printf(" %22s", "failed");
-          continue;
-        }
-        const double median = Median(all);
-        const auto [least, most] = std::minmax_element(all.begin(), all.end());
-        std::printf(" %8.2f (%4.2f - %5.2f)", median, *least, *most);
-        if (side.is_mpi) {
-          better = better == 0 ? median : std::min(better, median);
-        }
-      }
+      for (const Side& side : sides) PrintSamples(samples[side.name]);
       std::printf("\n");
       std::fflush(stdout);
-      if (better == 0 || samples["arena"].empty()) continue;
+      std::erase_if(samples,
+                    [](const auto& side) { return side.second.empty(); });
+      const double better = BetterMpi(sides, samples);
+      if (better == 0 || samples.count("arena") == 0) continue;
       figures.push_back({std::string("arena / the better MPI, ") + length.name +
                              ", " + std::to_string(bytes) + " bytes",
                          1.5, Median(samples["arena"]) / better,
