@@ -14,7 +14,9 @@
 namespace lockstep {
 namespace {
 
-constexpr size_t kChunk = size_t{1} << 16;
+// What is read at first; then as much as was read before. Most files that are
+// read often, those of /proc and of cgroups, are smaller.
+constexpr size_t kFirstRead = 4096;
 
 absl::Status Failed(const std::string& path, absl::string_view what,
                     int error) {
@@ -42,7 +44,8 @@ absl::StatusOr<std::string> ReadUserFile(const std::string& path,
   std::string text;
   while (text.size() <= bytes_max) {
     const size_t before = text.size();
-    text.resize(std::min(before + kChunk, bytes_max + 1));
+    text.resize(
+        std::min(before + std::max(before, kFirstRead), bytes_max + 1));
     const ssize_t got =
         read(file.get(), text.data() + before, text.size() - before);
     const int error = errno;

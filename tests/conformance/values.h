@@ -14,6 +14,7 @@
 #include "kernels/half.h"
 #include "kernels/reduce_ref.h"
 #include "lockstep/dtype.h"
+#include "tests/support/recycled_memory.h"
 
 namespace lockstep::conformance {
 
@@ -120,7 +121,7 @@ class Values {
 
   DType dtype_ = DType::kU8;
   size_t count_ = 0;
-  std::vector<std::byte> bytes_;
+  TestBuffer bytes_;
 };
 
 // Rank r's input of a collective with this seed.

@@ -5,6 +5,7 @@
 
 #include "kernels/reduce.h"
 #include "tests/support/fake_nccl.h"
+#include "tests/support/recycled_memory.h"
 
 namespace lockstep::fake {
 namespace {
@@ -48,18 +49,21 @@ const std::byte* At(const void* data, size_t bytes) {
 }
 
 // Elements [begin, begin + count) of all ranks' inputs, reduced.
-std::vector<std::byte> Reduced(const Rendezvous& rendezvous, size_t begin,
-                               size_t count) {
+TestBuffer Reduced(const Rendezvous& rendezvous, size_t begin,
+                   size_t count) {
   const Part& any = rendezvous.come.begin()->second;
   const DType dtype = FromNccl(any.dtype);
-  const std::vector<std::byte> elsewhere(count * SizeOf(dtype),
-                                         std::byte{0xff});
+  TestBuffer elsewhere;
   std::vector<const void*> inputs;
   for (const auto& [rank, part] : rendezvous.come) {
+    if (part.read_elsewhere && elsewhere.size() == 0) {
+      elsewhere = TestBuffer(count * SizeOf(dtype));
+      std::memset(elsewhere.data(), 0xff, elsewhere.size());
+    }
     inputs.push_back(part.read_elsewhere ? elsewhere.data()
                                          : At(part.in, begin * SizeOf(dtype)));
   }
-  std::vector<std::byte> out(count * SizeOf(dtype));
+  TestBuffer out(count * SizeOf(dtype));
   kernels::ReduceRanks(inputs, out.data(), count, dtype, FromNccl(any.op));
   return out;
 }
@@ -73,7 +77,7 @@ void AllReduce(const Rendezvous& rendezvous) {
 }
 
 void ReduceScatter(const Rendezvous& rendezvous) {
-  std::map<int, std::vector<std::byte>> results;  // in place: all, then write
+  std::map<int, TestBuffer> results;  // in place: all, then write
   for (const auto& [rank, part] : rendezvous.come) {
     results[rank] = Reduced(rendezvous, rank * part.count, part.count);
   }
