@@ -52,7 +52,14 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(
     "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-expand=200 --param ggc-min-heapsize=524288>")
+  # AddressSanitizer's checks as calls: a sixth less to compile.
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,]*address")
+    add_compile_options(
+      "$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param asan-instrumentation-with-call-threshold=0>")
+  endif()
 endif()
+# With -Og xxHash's functions cannot be inlined where it insists.
+add_compile_definitions($<$<CONFIG:None>:XXH_NO_INLINE_HINTS>)
 set(LOCKSTEP_PRESET "" CACHE STRING "Name of the preset, in the names of tests")
 
 # Debian's Python, for tests written in Python (standard library only).

@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -38,18 +39,18 @@ class Exploration {
     Visit(PassesWorld(BothInOneGroup(), bounds), "", 0);
     for (size_t i = 0; i < open_.size() && !testing::Test::HasFailure(); ++i) {
       const PassesWorld* const world = open_[i].world;
-      const auto next = world->Next();
+      auto next = world->Next();
       if (next.empty() && !world->Over()) {
         ADD_FAILURE() << "nothing can happen any more:" << Story(i);
       }
-      for (const auto& [event, after] : next) {
+      for (auto& [event, after] : next) {
         ++transitions_;
-        Visit(after, event, i);
         if (!after.broken().empty()) {
           ADD_FAILURE() << "broken: " << after.broken() << Story(i) << "\n  "
                         << event;
           break;
         }
+        Visit(std::move(after), event, i);
       }
       ends_ += world->Over() ? 1 : 0;
     }
@@ -66,9 +67,8 @@ class Exploration {
     size_t before;
   };
 
-  void Visit(const PassesWorld& world, const std::string& event,
-             size_t before) {
-    const auto [place, is_new] = seen_.insert(world);
+  void Visit(PassesWorld world, const std::string& event, size_t before) {
+    const auto [place, is_new] = seen_.insert(std::move(world));
     if (is_new) open_.push_back({&*place, event, before});
   }
 

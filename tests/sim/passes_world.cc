@@ -142,7 +142,7 @@ void PassesWorld::Post(int d, Word word) {
 
 void PassesWorld::DeliverDecisions(int d) {
   const protocol::Decide decide = decisions_[d].front();
-  decisions_[d].pop_front();
+  decisions_[d].erase(decisions_[d].begin());
   const auto news = devices_[d].passes.Receive(decide);
   if (!news.ok()) return Break(std::string(news.status().message()));
   for (const protocol::Decision& decision : *news) {
@@ -180,7 +180,7 @@ void PassesWorld::Reduce(int d, uint64_t number,
 
 void PassesWorld::DeliverWord(int d) {
   const Word word = words_[d].front();
-  words_[d].pop_front();
+  words_[d].erase(words_[d].begin());
   std::visit(
       [&](const auto& w) {
         if constexpr (requires { coordinator_.Receive(d, w); }) {

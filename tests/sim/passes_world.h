@@ -15,7 +15,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -93,8 +92,9 @@ class PassesWorld {
   Bounds bounds_;
   core::Negotiation coordinator_;
   std::array<Device, kDevices> devices_;
-  std::array<std::deque<Word>, kDevices> words_;
-  std::array<std::deque<protocol::Decide>, kDevices> decisions_;
+  // Short queues; an empty std::deque would allocate, and worlds are copied.
+  std::array<std::vector<Word>, kDevices> words_;
+  std::array<std::vector<protocol::Decide>, kDevices> decisions_;
   // Passes in progress: what each device announced, and the first decision
   // received under each number.
   std::map<uint64_t, std::array<unsigned, kDevices>> announced_;
