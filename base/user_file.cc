@@ -44,8 +44,7 @@ absl::StatusOr<std::string> ReadUserFile(const std::string& path,
   std::string text;
   while (text.size() <= bytes_max) {
     const size_t before = text.size();
-    text.resize(
-        std::min(before + std::max(before, kFirstRead), bytes_max + 1));
+    text.resize(std::min(before + std::max(before, kFirstRead), bytes_max + 1));
     const ssize_t got =
         read(file.get(), text.data() + before, text.size() - before);
     const int error = errno;

@@ -49,8 +49,7 @@ const std::byte* At(const void* data, size_t bytes) {
 }
 
 // Elements [begin, begin + count) of all ranks' inputs, reduced.
-TestBuffer Reduced(const Rendezvous& rendezvous, size_t begin,
-                   size_t count) {
+TestBuffer Reduced(const Rendezvous& rendezvous, size_t begin, size_t count) {
   const Part& any = rendezvous.come.begin()->second;
   const DType dtype = FromNccl(any.dtype);
   TestBuffer elsewhere;

@@ -1,8 +1,8 @@
 // Memory for large buffers of tests that ThreadSanitizer runs. Its first access
 // to a page of fresh memory costs a page fault with an interrupt of the other
 // cores, and took two thirds of the time of the conformance tests. Freed blocks
-// are therefore kept for the next buffer of their size. Other builds use new and
-// delete, so that AddressSanitizer sees uses after free.
+// are therefore kept for the next buffer of their size. Other builds use new
+// and delete, so that AddressSanitizer sees uses after free.
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_RECYCLED_MEMORY_H_
 #define LOCKSTEP_TESTS_SUPPORT_RECYCLED_MEMORY_H_
