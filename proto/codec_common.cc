@@ -1,12 +1,14 @@
 #include "proto/codec_common.h"
 
+#include <iterator>
 #include <string>
 
 #include "proto/codec.h"
 
 namespace lockstep::proto {
 
-static_assert(static_cast<int>(DType::kF64) == v1::DType_MAX);
+static_assert(static_cast<int>(*std::rbegin(kTransportDTypes)) ==
+              v1::DType_MAX);
 static_assert(static_cast<int>(ReduceOp::kProd) == v1::ReduceOp_MAX);
 static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
 static_assert(static_cast<int>(protocol::CauseKind::kLink) ==

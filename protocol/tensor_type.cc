@@ -64,6 +64,9 @@ std::optional<Activation> ParseActivation(absl::string_view text) {
 std::string FaultOf(const TensorType& type) {
   const int64_t size = static_cast<int64_t>(SizeOf(type.dtype));
   if (size == 0) return "has no dtype";
+  if (!IsTransportDType(type.dtype)) {
+    return "has a dtype that no communicator takes";
+  }
   int64_t elements = 1;
   for (const int64_t extent : type.shape) {
     if (extent < 0) return "has a negative extent";

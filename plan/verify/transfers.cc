@@ -87,7 +87,7 @@ int TransferCheck::SizeOf(const Transfer& t) const {
 }
 
 std::string TransferCheck::PayloadFault(const Transfer& t) const {
-  if (lockstep::SizeOf(t.dtype) == 0) return "has no dtype";
+  if (!IsTransportDType(t.dtype)) return "has no dtype";
   if (!IsShape(t.shape)) return "has a shape that is negative or too large";
   if (t.kind == TransferKind::kBarrier &&
       (!t.shape.empty() || t.dtype != DType::kF32)) {

@@ -26,7 +26,7 @@ std::vector<const void*> Rows(const std::vector<Values>& values, size_t begin,
 }
 
 TEST(PartialReduceTest, HasTheBitsOfTheWholeWhereverItIsCut) {
-  for (DType dtype : kAllDTypes) {
+  for (DType dtype : kTransportDTypes) {
     for (ReduceOp op : OpsOf(dtype)) {
       std::vector<Values> inputs;
       for (int rank = 0; rank < 7; ++rank) {

@@ -207,6 +207,10 @@ absl::Status CheckOp(const CollectiveOp& call, int rank, int size) {
     return Invalid(call, "no dtype has the number ",
                    static_cast<int>(call.dtype));
   }
+  if (!IsTransportDType(call.dtype)) {
+    return Invalid(call, "no communicator takes ", Name(call.dtype),
+                   ": use a named-axis collective");
+  }
   if (absl::Status s = CheckReduction(call); !s.ok()) return s;
   if (absl::Status s = CheckPeer(call, rank, size); !s.ok()) return s;
   if (absl::Status s = CheckBlocks(call, size); !s.ok()) return s;

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 // Every dtype with 0 to 8 dimensions, and empty tensors.
 std::vector<TensorType> Types() {
   std::vector<TensorType> types;
-  for (const DType dtype : kAllDTypes) {
+  for (const DType dtype : kTransportDTypes) {
     for (size_t dimensions = 0; dimensions <= kActivationDimensionsMax;
          ++dimensions) {
       TensorType type{dtype, std::vector<int64_t>(dimensions, 2)};

@@ -78,7 +78,7 @@ class GenericMutator {
     Transfer* const transfer = AnyTransfer(AnyRank());
     if (transfer == nullptr) return;
     if (Draw(3) == 0) {
-      transfer->dtype = kAllDTypes[Draw(std::size(kAllDTypes))];
+      transfer->dtype = kTransportDTypes[Draw(std::size(kTransportDTypes))];
     } else if (Draw(2) == 0) {
       transfer->shape.push_back(1 + Draw(2));
     } else {

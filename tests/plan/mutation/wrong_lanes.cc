@@ -48,7 +48,7 @@ class LaneMutator : public Draws {
 
   void AnotherTypeOnBothSides() {
     const std::optional<Place> any = AnyMessage();
-    const DType other = kAllDTypes[Draw(std::size(kAllDTypes))];
+    const DType other = kTransportDTypes[Draw(std::size(kTransportDTypes))];
     if (any && Draw(2) == 0) {
       const std::optional<Place> to = OtherSide(plan_, *any);
       if (!to) return;

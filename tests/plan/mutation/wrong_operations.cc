@@ -37,7 +37,7 @@ class OperationMutator : public Draws {
   }
 
   void OfAnotherType() {
-    const DType dtype = kAllDTypes[Draw(std::size(kAllDTypes))];
+    const DType dtype = kTransportDTypes[Draw(std::size(kTransportDTypes))];
     const bool source = Draw(2) == 0;
     Edit([=](std::vector<LocalOp>& ops, size_t at) {
       (source ? ops[at].from : ops[at].to) = dtype;
