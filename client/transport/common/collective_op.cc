@@ -208,7 +208,7 @@ absl::Status CheckOp(const CollectiveOp& call, int rank, int size) {
                    static_cast<int>(call.dtype));
   }
   if (!IsTransportDType(call.dtype)) {
-    return Invalid(call, "no communicator takes ", Name(call.dtype),
+    return Invalid(call, "no communicator takes ", AbslView(Name(call.dtype)),
                    ": use a named-axis collective");
   }
   if (absl::Status s = CheckReduction(call); !s.ok()) return s;
