@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
 #define LOCKSTEP_TESTS_KERNELS_KERNEL_TESTING_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <random>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/any_element.h"
 #include "kernels/half.h"
 #include "kernels/targets.h"
 #include "lockstep/dtype.h"
@@ -24,6 +26,12 @@ namespace lockstep::kernels {
 using FloatTypes = testing::Types<F16, BF16, float, double>;
 using AllTypes = testing::Types<uint8_t, int8_t, int32_t, uint32_t, int64_t,
                                 uint64_t, F16, BF16, float, double>;
+// The dtypes that a Communicator does not have, and all but the complex ones.
+using OtherTypes = testing::Types<int16_t, uint16_t, Bool, Complex<float>,
+                                  Complex<double>, F8E4M3, F8E5M2>;
+using OrderedTypes = testing::Types<uint8_t, int8_t, int32_t, uint32_t, int64_t,
+                                    uint64_t, F16, BF16, float, double, int16_t,
+                                    uint16_t, Bool, F8E4M3, F8E5M2>;
 
 template <class T>
 inline constexpr bool kIsFloat = kIsHalf<T> || std::is_floating_point_v<T>;
@@ -40,6 +48,13 @@ constexpr DType DTypeOf() {
   if constexpr (std::is_same_v<T, BF16>) return DType::kBF16;
   if constexpr (std::is_same_v<T, float>) return DType::kF32;
   if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, int16_t>) return DType::kI16;
+  if constexpr (std::is_same_v<T, uint16_t>) return DType::kU16;
+  if constexpr (std::is_same_v<T, Bool>) return DType::kBool;
+  if constexpr (std::is_same_v<T, Complex<float>>) return DType::kC64;
+  if constexpr (std::is_same_v<T, Complex<double>>) return DType::kC128;
+  if constexpr (std::is_same_v<T, F8E4M3>) return DType::kF8E4M3;
+  if constexpr (std::is_same_v<T, F8E5M2>) return DType::kF8E5M2;
 }
 
 // A small whole number as T: exact in all ten types up to 127.
@@ -58,6 +73,10 @@ using Rng = std::mt19937_64;
 // half have the magnitude of gradients.
 template <class T>
 T RandomValue(Rng& rng) {
+  if constexpr (kIsComplex<T>) {
+    return {RandomValue<Share<T>>(rng), RandomValue<Share<T>>(rng)};
+  }
+  if (std::is_same_v<T, Bool> && rng() % 2 == 0) return T{};
   const uint64_t bits = rng();
   if (kIsFloat<T> && rng() % 2 == 0) {
     if constexpr (kIsFloat<T>) {
@@ -66,7 +85,7 @@ T RandomValue(Rng& rng) {
     }
   }
   T value;
-  std::memcpy(&value, &bits, sizeof(value));
+  std::memcpy(&value, &bits, std::min(sizeof(value), sizeof(bits)));
   return value;
 }
 
@@ -89,6 +108,8 @@ bool IsNaN(T value) {
   if constexpr (kIsFloat<T>) {
     const double wide = ConvertTo<double>(value);
     return wide != wide;
+  } else if constexpr (kIsF8<T>) {
+    return ToF32(value) != ToF32(value);
   } else {
     return false;
   }
@@ -111,6 +132,16 @@ testing::AssertionResult SameBits(std::span<const T> got,
            << std::hex << RawBits(got[i]) << ", not " << RawBits(want[i]);
   }
   return testing::AssertionSuccess();
+}
+
+// Compares the parts of complex numbers.
+template <class R>
+testing::AssertionResult SameBits(std::span<const Complex<R>> got,
+                                  std::span<const Complex<R>> want) {
+  const auto parts = [](std::span<const Complex<R>> row) {
+    return std::span(reinterpret_cast<const R*>(row.data()), 2 * row.size());
+  };
+  return SameBits<R>(parts(got), parts(want));
 }
 
 template <class T>
