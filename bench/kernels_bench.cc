@@ -2,6 +2,8 @@
 // read plus those written. 8 Ki elements fit into the cache, 16 Mi do not.
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "kernels/checked_reduce.h"
 #include "kernels/finite_check.h"
 #include "kernels/pack.h"
+#include "kernels/permute_blocks.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
 
@@ -69,6 +72,40 @@ CAST(f32_bf16, kF32, kBF16);
 CAST(bf16_bf16, kBF16, kBF16);
 CAST(f64_f32, kF64, kF32);
 CAST(f64_f16, kF64, kF16);
+
+// 64 MiB of blocks; "of_memcpy" is the speed of memcpy of as many bytes, which
+// alternates with it, divided into its own. `rows`: 0 for as many as columns.
+void BM_PermuteBlocks(benchmark::State& state, size_t rows) {
+  const size_t block = state.range(0);
+  const size_t blocks = (kInMemory * sizeof(float)) / block;
+  if (rows == 0) rows = static_cast<size_t>(std::sqrt(blocks));
+  const size_t columns = blocks / rows;
+  const size_t bytes = rows * columns * block;
+  std::vector<std::byte> in(bytes, std::byte{1}), out(bytes);
+  std::chrono::duration<double> copying{0}, permuting{0};
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::memcpy(out.data(), in.data(), bytes);
+    benchmark::ClobberMemory();
+    const auto middle = std::chrono::steady_clock::now();
+    PermuteBlocks(in.data(), out.data(), rows, columns, block);
+    benchmark::ClobberMemory();
+    const auto end = std::chrono::steady_clock::now();
+    copying += middle - begin;
+    permuting += end - middle;
+    state.SetIterationTime(std::chrono::duration<double>(end - middle).count());
+  }
+  Moved(state, 2 * bytes);
+  state.counters["of_memcpy"] = copying / permuting;
+}
+#define PERMUTE(name, rows)                       \
+  BENCHMARK_CAPTURE(BM_PermuteBlocks, name, rows) \
+      ->Arg(4)                                    \
+      ->Arg(64)                                   \
+      ->Arg(4096)                                 \
+      ->UseManualTime()
+PERMUTE(square, 0);
+PERMUTE(8_rows, 8);
 
 // As many slots as in a bucket of small layers: 1,000 elements each.
 void BM_Pack(benchmark::State& state, DType dtype, bool added) {
