@@ -5,24 +5,10 @@ namespace lockstep::kernels::device {
 namespace {
 
 template <class T>
-struct CopyIn : Always {
-  static constexpr bool kReadsTensor = true, kReadsBucket = false;
-  static constexpr bool kWritesTensor = false, kWritesBucket = true;
-  __device__ void operator()(T& t, T& b) const { b = t; }
-};
-
-template <class T>
 struct CopyOut : Always {
   static constexpr bool kReadsTensor = false, kReadsBucket = true;
   static constexpr bool kWritesTensor = true, kWritesBucket = false;
   __device__ void operator()(T& t, T& b) const { t = b; }
-};
-
-template <class T>
-struct Clear : Always {
-  static constexpr bool kReadsTensor = false, kReadsBucket = false;
-  static constexpr bool kWritesTensor = false, kWritesBucket = true;
-  __device__ void operator()(T&, T& b) const { b = T{}; }
 };
 
 template <class T>

@@ -1,6 +1,7 @@
 // A launch over slots, shared by the kernels of pack.cu and verdict_gate.cu,
 // which differ only in the operation on each pair of a tensor's and the
-// bucket's elements. One block of 256 threads per chunk.
+// bucket's elements. One block of 256 threads per chunk. row_copy.cu uses the
+// loop over one piece.
 
 #ifndef LOCKSTEP_KERNELS_DEVICE_SLOTS_CUH_
 #define LOCKSTEP_KERNELS_DEVICE_SLOTS_CUH_
@@ -35,6 +36,20 @@ struct OnPairs {
 // For operations that are never skipped.
 struct Always {
   __device__ bool Begins() const { return true; }
+};
+
+template <class T>
+struct CopyIn : Always {
+  static constexpr bool kReadsTensor = true, kReadsBucket = false;
+  static constexpr bool kWritesTensor = false, kWritesBucket = true;
+  __device__ void operator()(T& t, T& b) const { b = t; }
+};
+
+template <class T>
+struct Clear : Always {
+  static constexpr bool kReadsTensor = false, kReadsBucket = false;
+  static constexpr bool kWritesTensor = false, kWritesBucket = true;
+  __device__ void operator()(T&, T& b) const { b = T{}; }
 };
 
 // Applies `op` to each pair of a piece; adjacent threads take adjacent
