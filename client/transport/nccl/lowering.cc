@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace lockstep::transport::nccl {
 namespace {
 
@@ -169,8 +171,8 @@ NcclDType ToNccl(DType dtype) {
     case DType::kBF16: return NcclDType::kBfloat16;
     case DType::kF32: return NcclDType::kFloat32;
     case DType::kF64: return NcclDType::kFloat64;
+    default: Fatal("no communicator takes this dtype");  // CheckOp
   }
-  return NcclDType::kUint8;
 }
 
 void Lower(const CollectiveOp& call, const LoweringPlace& place,

@@ -1,0 +1,32 @@
+// Runs the steps of a lowered collective that stay on this rank.
+
+#ifndef LOCKSTEP_CLIENT_COLLECTIVES_LOCAL_STEPS_H_
+#define LOCKSTEP_CLIENT_COLLECTIVES_LOCAL_STEPS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "client/collectives/lowered.h"
+
+namespace lockstep::collectives {
+
+// The memory of one call.
+struct CallMemory {
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::byte* scratch = nullptr;
+
+  const void* Read(const BufferRef& ref) const;
+  void* Write(const BufferRef& ref) const;  // not of inputs
+};
+
+// `step` is no call of a communicator. InvalidArgument for an index of pgather
+// that no member has.
+absl::Status RunLocalStep(const Step& step, const CallMemory& memory);
+
+bool IsLocal(const Step& step);
+
+}  // namespace lockstep::collectives
+
+#endif  // LOCKSTEP_CLIENT_COLLECTIVES_LOCAL_STEPS_H_

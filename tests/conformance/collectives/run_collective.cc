@@ -1,0 +1,141 @@
+#include "tests/conformance/collectives/run_collective.h"
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "client/collectives/axis_group.h"
+#include "client/collectives/index_groups.h"
+#include "client/collectives/shapes.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::conformance {
+namespace {
+
+using collectives::AxisGroup;
+using collectives::AxisGroups;
+using collectives::PreparedCollective;
+
+// One rank of a call.
+struct CallRank {
+  Communicator* communicator = nullptr;
+  std::optional<PreparedCollective> prepared;
+  HostStream stream{"ls-case"};
+  std::vector<const void*> inputs;
+};
+
+// Memory of tensors without elements.
+alignas(std::max_align_t) std::byte nothing[1];
+
+class CollectiveRun {
+ public:
+  CollectiveRun(const Mesh& mesh, const AxisCollective& op,
+                const RankTensors& inputs, Groups& groups)
+      : mesh_(mesh), op_(op), inputs_(inputs), groups_(groups) {}
+
+  absl::StatusOr<RankTensors> Execute() {
+    const auto groups =
+        collectives::GroupsOver(mesh_, op_.axes, op_.index_groups);
+    if (!groups.ok()) return groups.status();
+    ranks_ = std::vector<CallRank>(inputs_.size());
+    outputs_.resize(inputs_.size());
+    if (absl::Status s = Prepare(*groups); !s.ok()) return s;
+    absl::Status cause;
+    for (size_t r = 0; r < ranks_.size(); ++r) Note(Enqueue(r), &cause);
+    if (!cause.ok()) {
+      for (CallRank& rank : ranks_) rank.communicator->Abort("a rank failed");
+    }
+    for (CallRank& rank : ranks_) Note(rank.stream.Synchronize(), &cause);
+    if (cause.ok()) return std::move(outputs_);
+    groups_.Drop();
+    return cause;
+  }
+
+ private:
+  // Keeps the first error, but rather one of a rank itself than one that a rank
+  // has because another one failed.
+  static void Note(const absl::Status& status, absl::Status* cause) {
+    const bool follows = absl::IsUnavailable(*cause) || absl::IsAborted(*cause);
+    if (cause->ok() || (follows && !status.ok())) *cause = status;
+  }
+
+  absl::Status Prepare(const AxisGroups& groups) {
+    std::map<size_t, size_t> of_size;
+    for (const std::vector<int>& members : groups.groups) {
+      auto group = groups_.Get(members.size(), of_size[members.size()]++);
+      if (!group.ok()) return group.status();
+      for (size_t i = 0; i < members.size(); ++i) {
+        CallRank& rank = ranks_[members[i]];
+        rank.communicator = (**group)[i].get();
+        const AxisGroup axis_group(rank.communicator, groups.even);
+        absl::Status s = Prepare(members[i], axis_group, members);
+        if (!s.ok()) return s;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Prepare(int r, const AxisGroup& group,
+                       const std::vector<int>& members) {
+    CallRank& rank = ranks_[r];
+    std::vector<TensorType> types;
+    const std::vector<CaseTensor>& typed = Typed(r, members);
+    for (size_t t = 0; t < typed.size(); ++t) {
+      types.push_back(typed[t].type);
+      const bool has = t < inputs_[r].size();
+      rank.inputs.push_back(!has ? nullptr
+                            : inputs_[r][t].bytes.empty()
+                                ? nothing
+                                : inputs_[r][t].bytes.data());
+    }
+    auto prepared = group.Prepare(op_, types);
+    if (!prepared.ok()) return prepared.status();
+    rank.prepared = *std::move(prepared);
+    for (const TensorType& type : rank.prepared->outputs()) {
+      // No operation writes this, so gaps are seen.
+      constexpr std::byte kUnwritten{0xa5};
+      outputs_[r].push_back(
+          {type,
+           std::vector<std::byte>(collectives::BytesOf(type), kUnwritten)});
+    }
+    return absl::OkStatus();
+  }
+
+  // The tensors whose types this rank's inputs have: of an operation from a
+  // root, the root's.
+  const std::vector<CaseTensor>& Typed(int r,
+                                       const std::vector<int>& members) const {
+    const bool from_root = op_.kind == AxisCollectiveKind::kPbroadcast ||
+                           op_.kind == AxisCollectiveKind::kScatter;
+    const auto root = static_cast<size_t>(op_.root);
+    return inputs_[from_root && root < members.size() ? members[root] : r];
+  }
+
+  absl::Status Enqueue(size_t r) {
+    std::vector<void*> outputs;
+    for (CaseTensor& tensor : outputs_[r]) {
+      outputs.push_back(tensor.bytes.empty() ? nothing : tensor.bytes.data());
+    }
+    CallRank& rank = ranks_[r];
+    return rank.prepared->Run(rank.inputs, outputs, rank.stream);
+  }
+
+  const Mesh& mesh_;
+  const AxisCollective& op_;
+  const RankTensors& inputs_;
+  Groups& groups_;
+  RankTensors outputs_;
+  std::vector<CallRank> ranks_;
+};
+
+}  // namespace
+
+absl::StatusOr<RankTensors> RunCollective(const Mesh& mesh,
+                                          const AxisCollective& op,
+                                          const RankTensors& inputs,
+                                          Groups& groups) {
+  return CollectiveRun(mesh, op, inputs, groups).Execute();
+}
+
+}  // namespace lockstep::conformance

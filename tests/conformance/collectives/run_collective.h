@@ -1,0 +1,33 @@
+// Runs a collective over named axes on the ranks of this process.
+
+#ifndef LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_RUN_COLLECTIVE_H_
+#define LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_RUN_COLLECTIVE_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "lockstep/axis_collective.h"
+#include "lockstep/mesh.h"
+#include "tests/conformance/collectives/groups.h"
+
+namespace lockstep::conformance {
+
+// A tensor with its elements, row by row, as the library has them in memory.
+struct CaseTensor {
+  TensorType type;
+  std::vector<std::byte> bytes;
+};
+
+using RankTensors = std::vector<std::vector<CaseTensor>>;  // by world rank
+
+// The outputs of all ranks of the mesh; the first error if one failed. Members
+// other than the root of pbroadcast and scatter may have no inputs.
+absl::StatusOr<RankTensors> RunCollective(const Mesh& mesh,
+                                          const AxisCollective& op,
+                                          const RankTensors& inputs,
+                                          Groups& groups);
+
+}  // namespace lockstep::conformance
+
+#endif  // LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_RUN_COLLECTIVE_H_
