@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/tool.h"
+#include "tools/perf/axis_operation.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep {
@@ -57,9 +58,20 @@ TEST(PerfTest, RanksMayBeBoundToCores) {
   EXPECT_EQ(RunPerf({"all_reduce", "--bind", "socket"}).code, 2);
 }
 
+TEST(PerfTest, CollectivesOverAxesAreRight) {
+  for (const std::string& op : perf::AxisOperationNames()) {
+    const Outcome outcome =
+        RunPerf({op, "-b", "4K", "-e", "128K", "-f", "32", "-n", "2", "-w", "1",
+                 "--ranks", "3", "--transport", "shm"});
+    EXPECT_EQ(outcome.code, 0) << op << "\n" << outcome.output;
+  }
+  EXPECT_EQ(RunPerf({"axis.pmean", "-d", "int32"}).code, 1);
+}
+
 TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
   const ScratchFile json;
   for (const std::string& op : perf::OperationNames()) {
+    if (perf::IsAxisOperation(op)) continue;  // below
     for (const std::vector<std::string>& how :
          {std::vector<std::string>{"--transport", "shm"},
           {"--transport", "shm", "--arena"},

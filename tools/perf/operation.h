@@ -12,6 +12,7 @@
 //   all_to_all       in            (n-1)/n
 //   sendrecv         a message     1
 //   barrier          0             0
+//   axis.NAME        see axis_operation.h
 
 #ifndef LOCKSTEP_TOOLS_PERF_OPERATION_H_
 #define LOCKSTEP_TOOLS_PERF_OPERATION_H_
