@@ -75,6 +75,11 @@ TEST(PermuteBlocksTest, TakesBlocksOfPages) {
   }
 }
 
+TEST(PermuteBlocksTest, TakesMorePagesThanFitNearTheCore) {
+  ExpectPermutes(17, 19, 4096, 0);
+  ExpectPermutes(17, 19, 4100, 3);
+}
+
 TEST(PermuteBlocksTest, NothingIsNoWork) {
   PermuteBlocks(nullptr, nullptr, 0, 5, 4);
   PermuteBlocks(nullptr, nullptr, 5, 0, 4);
