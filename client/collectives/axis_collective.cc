@@ -46,6 +46,8 @@ constexpr std::pair<Kind, std::string_view> kNames[] = {
     {Kind::kAxisSize, "axis_size"},
     {Kind::kPvary, "pvary"},
     {Kind::kOwnSlice, "own_slice"},
+    {Kind::kPsend, "psend"},
+    {Kind::kPrecv, "precv"},
 };
 
 template <typename... Parts>
@@ -192,6 +194,24 @@ absl::Status CheckPairs(const AxisCollective& op, int size) {
   return absl::OkStatus();
 }
 
+// A send may complete only with its receive, so ranks that send in a circle
+// before they receive would wait for ever. The pairs have passed CheckPairs.
+absl::Status CheckNoCycle(const AxisCollective& op, int size) {
+  std::vector<int> target(static_cast<size_t>(size), -1);
+  for (const auto& [from, to] : op.pairs) target[from] = to;
+  for (int start = 0; start < size; ++start) {
+    int at = target[start];
+    for (int steps = 0; at >= 0 && steps < size; ++steps) {
+      if (at == start) {
+        return Invalid(op, "the pairs form a cycle through ", start,
+                       ": use ppermute");
+      }
+      at = target[at];
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSources(const AxisCollective& op, int size) {
   std::vector<bool> seen(size);
   for (const int source : op.sources) {
@@ -213,6 +233,11 @@ absl::Status CheckSources(const AxisCollective& op, int size) {
 absl::Status CheckAttributes(const AxisCollective& op, int size) {
   switch (op.kind) {
     case Kind::kPpermute: return CheckPairs(op, size);
+    case Kind::kPsend:
+    case Kind::kPrecv: {
+      absl::Status pairs = CheckPairs(op, size);
+      return pairs.ok() ? CheckNoCycle(op, size) : pairs;
+    }
     case Kind::kPshuffle: return CheckSources(op, size);
     case Kind::kPargmax:
     case Kind::kPargmin:
@@ -409,7 +434,9 @@ absl::StatusOr<std::vector<TensorType>> OutputTypes(
       return Invalid(op, count.status());
     }
   }
-  if (OnlyAtRoot(op) && index != op.root) outputs->clear();
+  const bool none =
+      op.kind == Kind::kPsend || (OnlyAtRoot(op) && index != op.root);
+  if (none) outputs->clear();
   return outputs;
 }
 
@@ -446,6 +473,9 @@ absl::StatusOr<AxisCollective> TransposeOf(
     case Kind::kPpermute:
       for (auto& [from, target] : to.pairs) std::swap(from, target);
       return to;
+    case Kind::kPsend:
+    case Kind::kPrecv:
+      return Invalid(op, "has no transpose by itself: use ppermute");
     case Kind::kPshuffle:
       for (size_t i = 0; i < op.sources.size(); ++i) {
         const int source = op.sources[i];

@@ -9,6 +9,7 @@
 #include "client/collectives/lowering.h"
 #include "client/collectives/ragged.h"
 #include "client/collectives/shapes.h"
+#include "client/collectives/signature.h"
 
 namespace lockstep::collectives {
 
@@ -46,6 +47,19 @@ bool WorksInPlace(const AxisCollective& op) {
          op.kind == Kind::kReduce;
 }
 
+// All members take part at the same time, so they can compare their calls.
+bool MembersMeet(Kind kind) {
+  switch (kind) {
+    case Kind::kAxisIndex:
+    case Kind::kAxisSize:
+    case Kind::kPvary:
+    case Kind::kOwnSlice:
+    case Kind::kPsend:
+    case Kind::kPrecv: return false;
+    default: return true;
+  }
+}
+
 bool IsRagged(Kind kind) {
   return kind == Kind::kRaggedAllToAll ||
          kind == Kind::kRaggedAllToAllTranspose;
@@ -57,6 +71,7 @@ bool MayBeNull(const AxisCollective& op, size_t t, bool is_root) {
     case Kind::kPbroadcast:
     case Kind::kScatter: return !is_root;
     case Kind::kRaggedAllToAllTranspose: return t == 5;
+    case Kind::kPrecv: return true;
     default: return false;
   }
 }
@@ -77,6 +92,41 @@ absl::Status SendAndReceive(const Step& step, const CallMemory& memory,
 }
 
 }  // namespace
+
+// The memory of one comparison: the own signature, then those of all members.
+struct PreparedCollective::SignatureExchange {
+  std::shared_ptr<transport::ScratchPool> pool;
+  transport::Scratch memory;
+  std::shared_ptr<const std::string> own;
+};
+
+absl::Status PreparedCollective::CheckSignatures(HostStream& stream) const {
+  const auto exchange = std::make_shared<SignatureExchange>();
+  exchange->pool = pool_;
+  exchange->own = signature_;
+  const int size = communicator_->size();
+  absl::Status status = pool_->Take(
+      kSignatureBytes * (static_cast<size_t>(size) + 1), &exchange->memory);
+  if (!status.ok()) return status;
+  std::byte* const own = exchange->memory.data();
+  std::byte* const all = own + kSignatureBytes;
+  stream.Enqueue([exchange, own] {
+    WriteSignature(*exchange->own, own);
+    return absl::OkStatus();
+  });
+  status =
+      communicator_->AllGather(own, all, kSignatureBytes, DType::kU8, stream);
+  stream.Enqueue([exchange, all, size, communicator = communicator_] {
+    if (!communicator->status().ok()) return absl::OkStatus();
+    const std::string fault = SignatureFault(all, size);
+    if (fault.empty()) return absl::OkStatus();
+    const std::string message =
+        absl::StrCat("the ranks of a group call different operations: ", fault);
+    communicator->Abort(message);
+    return absl::InvalidArgumentError(message);
+  });
+  return status;
+}
 
 absl::Status PreparedCollective::Call(const Step& step,
                                       const CallMemory& memory,
@@ -136,11 +186,20 @@ absl::Status PreparedCollective::Run(absl::Span<const void* const> inputs,
     return absl::FailedPreconditionError(absl::StrCat(
         AbslView(Name(op_.kind)), ": the stream is not a stream of the host"));
   }
+  if (signature_ != nullptr) {
+    absl::Status enqueued = CheckSignatures(*host);
+    if (!enqueued.ok()) return enqueued;
+  }
   if (IsRagged(op_.kind)) {
     return RunRagged(op_, inputs_, inputs, outputs, *communicator_, pool_,
                      *host);
   }
+  return EnqueueSteps(inputs, outputs, *host);
+}
 
+absl::Status PreparedCollective::EnqueueSteps(
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+    HostStream& stream) const {
   auto call = std::make_shared<CallInFlight>();
   call->memory.inputs.assign(inputs.begin(), inputs.end());
   call->memory.outputs.assign(outputs.begin(), outputs.end());
@@ -152,10 +211,10 @@ absl::Status PreparedCollective::Run(absl::Span<const void* const> inputs,
     if (!taken.ok()) return taken;
     call->memory.scratch = call->scratch.data();
   }
-  const absl::Status status = Enqueue(call, *host);
+  const absl::Status status = Enqueue(call, stream);
   const bool keeps_scratch =
       uses_scratch && (!status.ok() || !IsLocal(lowered_->steps.back()));
-  if (keeps_scratch) host->Enqueue([call] { return absl::OkStatus(); });
+  if (keeps_scratch) stream.Enqueue([call] { return absl::OkStatus(); });
   return status;
 }
 
@@ -188,7 +247,7 @@ absl::Status PreparedCollective::Enqueue(
 
 absl::StatusOr<PreparedCollective> AxisGroup::Prepare(
     const AxisCollective& op, absl::Span<const TensorType> inputs) const {
-  if (!even_ && !TakesUnevenGroups(op.kind)) {
+  if (!options_.even && !TakesUnevenGroups(op.kind)) {
     return absl::InvalidArgumentError(absl::StrCat(
         AbslView(Name(op.kind)),
         ": takes index groups of equal size: only reductions take others"));
@@ -204,6 +263,10 @@ absl::StatusOr<PreparedCollective> AxisGroup::Prepare(
   prepared.inputs_.assign(inputs.begin(), inputs.end());
   prepared.outputs_ = *std::move(outputs);
   prepared.lowered_ = std::make_shared<const Lowered>(*std::move(lowered));
+  if (options_.checked && size() > 1 && MembersMeet(op.kind)) {
+    prepared.signature_ =
+        std::make_shared<const std::string>(SignatureText(op, inputs));
+  }
   return prepared;
 }
 

@@ -18,6 +18,7 @@
 #define LOCKSTEP_CLIENT_COLLECTIVES_AXIS_GROUP_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -32,6 +33,15 @@
 namespace lockstep::collectives {
 
 struct CallMemory;
+
+struct AxisGroupOptions {
+  bool even = true;  // all groups of the same axes have this group's size
+  // Before each operation that moves data (but psend and precv) the members
+  // compare what they call. If it differs, all get InvalidArgument with every
+  // member's call as their stream's error, and the communicator is aborted:
+  // nothing hangs. The same on all members.
+  bool checked = false;
+};
 
 class PreparedCollective {
  public:
@@ -49,6 +59,12 @@ class PreparedCollective {
  private:
   friend class AxisGroup;
   struct CallInFlight;
+  struct SignatureExchange;
+
+  absl::Status EnqueueSteps(absl::Span<const void* const> inputs,
+                            absl::Span<void* const> outputs,
+                            HostStream& stream) const;
+  absl::Status CheckSignatures(HostStream& stream) const;
 
   absl::Status Enqueue(const std::shared_ptr<CallInFlight>& call,
                        HostStream& stream) const;
@@ -62,14 +78,16 @@ class PreparedCollective {
   AxisCollective op_;
   std::vector<TensorType> inputs_, outputs_;
   std::shared_ptr<const Lowered> lowered_;
+  std::shared_ptr<const std::string> signature_;  // null: not checked
 };
 
 class AxisGroup {
  public:
   // The communicator's ranks are the members in the order of their indices, and
-  // it outlives the group. `even`: all groups of the same axes have its size.
-  explicit AxisGroup(Communicator* communicator, bool even = true)
-      : communicator_(communicator), even_(even) {}
+  // it outlives the group and what the group enqueues.
+  explicit AxisGroup(Communicator* communicator,
+                     const AxisGroupOptions& options = {})
+      : communicator_(communicator), options_(options) {}
 
   int size() const { return communicator_->size(); }
   int index() const { return communicator_->rank(); }
@@ -79,7 +97,7 @@ class AxisGroup {
 
  private:
   Communicator* const communicator_;
-  const bool even_;
+  const AxisGroupOptions options_;
   const std::shared_ptr<transport::ScratchPool> pool_ =
       std::make_shared<transport::ScratchPool>();
 };

@@ -130,8 +130,10 @@ class StepListBuilder {
       case Kind::kPargmax: ArgReduce(ReduceOp::kMax); break;
       case Kind::kPargmin: ArgReduce(ReduceOp::kMin); break;
       case Kind::kPbroadcast: Broadcast(); break;
-      case Kind::kPpermute: Permute(op_.pairs); break;
-      case Kind::kPshuffle: Permute(PairsOf(op_.sources)); break;
+      case Kind::kPpermute: Permute(op_.pairs, true, true); break;
+      case Kind::kPsend: Permute(op_.pairs, true, false); break;
+      case Kind::kPrecv: Permute(op_.pairs, false, true); break;
+      case Kind::kPshuffle: Permute(PairsOf(op_.sources), true, true); break;
       case Kind::kAllGather:
       case Kind::kAllGatherInvariant: AllGather(); break;
       case Kind::kGather: Gather(); break;
@@ -405,14 +407,15 @@ class StepListBuilder {
     return pairs;
   }
 
-  void Permute(const std::vector<std::pair<int, int>>& pairs) {
+  void Permute(const std::vector<std::pair<int, int>>& pairs, bool sends,
+               bool receives) {
     std::optional<int> source, target;
     for (const auto& [from, to] : pairs) {
-      if (from == index_) target = to;
-      if (to == index_) source = from;
+      if (from == index_ && sends) target = to;
+      if (to == index_ && receives) source = from;
     }
     const size_t bytes = InputBytes();
-    if (!source.has_value()) {
+    if (receives && !source.has_value()) {
       for (size_t t = 0; t < outputs_.size(); ++t) {
         Add(StepKind::kZero, {}, Output(t), BytesOf(outputs_[t]), DType::kU8);
       }

@@ -48,6 +48,9 @@
 //   gather              as all_gather, at the root only
 //   scatter             as psum_scatter, of the root's input
 //   axis_index, axis_size   i32 scalars: i, n
+//   psend               nothing: sends the input to i' where (i, i') is in
+//                       `pairs`, which have no cycle
+//   precv               s: what psend with the same pairs sent; zeros if none
 //   pvary               s: the input; times 1/n if `reduce` is kMean
 //   own_slice           as psum_scatter, of the own input
 //
@@ -107,6 +110,8 @@ enum class AxisCollectiveKind : uint8_t {
   kAxisSize,
   kPvary,
   kOwnSlice,
+  kPsend,
+  kPrecv,
 };
 
 // "psum", "all_to_all", ...: JAX's names where JAX has the operation.
@@ -139,7 +144,8 @@ struct LOCKSTEP_EXPORT AxisCollective {
 
 // The types of a member's outputs. `size`: members of its group; `index`: its
 // own. `inputs`: the types of its inputs; of pbroadcast and scatter the root's,
-// on all members. Errors: InvalidArgument, which names the operation.
+// of precv the sender's, on all members. Errors: InvalidArgument, which names
+// the operation.
 LOCKSTEP_EXPORT absl::StatusOr<std::vector<TensorType>> OutputTypes(
     const AxisCollective& op, int size, int index,
     absl::Span<const TensorType> inputs);

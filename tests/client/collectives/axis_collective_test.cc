@@ -33,7 +33,7 @@ TensorType TypeOf(const AxisCollective& op, int size, const TensorType& input) {
 }
 
 TEST(AxisCollectiveTest, NamesParseBack) {
-  for (int k = 0; k <= static_cast<int>(Kind::kOwnSlice); ++k) {
+  for (int k = 0; k <= static_cast<int>(Kind::kPrecv); ++k) {
     const auto kind = static_cast<Kind>(k);
     EXPECT_NE(Name(kind), "?");
     EXPECT_EQ(ParseAxisCollectiveKind(Name(kind)), kind);
@@ -105,6 +105,22 @@ TEST(AxisCollectiveTest, RefusesPermutationsThatAreNone) {
             "pshuffle: the sources are not a permutation: 0 is there twice");
   op.sources = {0, 1};
   EXPECT_THAT(ErrorOf(op, 3, {F32({})}), HasSubstr("2 of 3 members"));
+}
+
+TEST(AxisCollectiveTest, RefusesSendsInACircle) {
+  for (const Kind kind : {Kind::kPsend, Kind::kPrecv}) {
+    AxisCollective op{.kind = kind, .pairs = {{0, 1}, {1, 2}}};
+    EXPECT_TRUE(OutputTypes(op, 3, 0, {F32({})}).ok());
+    op.pairs = {{0, 1}, {1, 0}};
+    EXPECT_THAT(ErrorOf(op, 3, {F32({})}),
+                HasSubstr("the pairs form a cycle through 0: use ppermute"));
+    op.pairs = {{2, 2}};
+    EXPECT_THAT(ErrorOf(op, 3, {F32({})}), HasSubstr("a cycle through 2"));
+    op.pairs = {{0, 1}, {0, 2}};
+    EXPECT_THAT(ErrorOf(op, 3, {F32({})}), HasSubstr("source of two pairs"));
+  }
+  EXPECT_THAT(*OutputTypes({.kind = Kind::kPsend}, 2, 0, {F32({3})}),
+              ElementsAre());
 }
 
 TEST(AxisCollectiveTest, RefusesWhatHasNoMeaning) {

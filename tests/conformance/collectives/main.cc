@@ -24,6 +24,7 @@ struct RunnerOptions {
   std::vector<std::string> files;
   std::string transport = "inproc";
   int every = 1;
+  bool checked = false;
 };
 
 Groups::MakeTransport MakerOf(const std::string& transport,
@@ -39,10 +40,12 @@ Groups::MakeTransport MakerOf(const std::string& transport,
 }
 
 // Returns the number of failed cases.
-int RunFile(const CaseFile& file, int every, Groups& groups) {
+int RunFile(const CaseFile& file, const RunnerOptions& options,
+            Groups& groups) {
   int passed = 0, failed = 0;
-  for (size_t i = 0; i < file.cases.size(); i += static_cast<size_t>(every)) {
-    const std::string fault = RunCase(file.cases[i], groups);
+  for (size_t i = 0; i < file.cases.size();
+       i += static_cast<size_t>(options.every)) {
+    const std::string fault = RunCase(file.cases[i], groups, options.checked);
     if (fault.empty()) {
       ++passed;
     } else {
@@ -67,7 +70,7 @@ int Main(const RunnerOptions& options) {
                    std::string(file.status().message()).c_str());
       return 2;
     }
-    failed += RunFile(*file, options.every, groups);
+    failed += RunFile(*file, options, groups);
   }
   std::printf("%s: %d failed\n", options.transport.c_str(), failed);
   return failed == 0 ? 0 : 1;
@@ -88,6 +91,8 @@ int main(int argc, char** argv) {
   line.Add("--every", &options.every, "runs one of so many cases")
       .Positive()
       .ShowDefault();
+  line.AddFlag("--checked", &options.checked,
+               "members compare their calls before each operation");
   if (const auto code = line.Parse(argc, argv)) return *code;
   return lockstep::conformance::Main(options);
 }

@@ -47,10 +47,10 @@ std::string CompareAll(const RankTensors& got, const CollectiveCase& test) {
 
 }  // namespace
 
-std::string RunCase(const CollectiveCase& test, Groups& groups) {
-  auto got = test.op.ok()
-                 ? RunCollective(test.mesh, *test.op, test.inputs, groups)
-                 : absl::StatusOr<RankTensors>(test.op.status());
+std::string RunCase(const CollectiveCase& test, Groups& groups, bool checked) {
+  auto got = test.op.ok() ? RunCollective(test.mesh, *test.op, test.inputs,
+                                          groups, checked)
+                          : absl::StatusOr<RankTensors>(test.op.status());
   if (test.error.has_value()) {
     // Ranks that expect another number of rows than they get notice it late.
     const bool late =

@@ -12,7 +12,7 @@ namespace lockstep::conformance {
 
 // Empty if the case passed; else what is wrong: the rank, the element, what was
 // got and what was wanted.
-std::string RunCase(const CollectiveCase& test, Groups& groups);
+std::string RunCase(const CollectiveCase& test, Groups& groups, bool checked);
 
 }  // namespace lockstep::conformance
 

@@ -31,8 +31,12 @@ alignas(std::max_align_t) std::byte nothing[1];
 class CollectiveRun {
  public:
   CollectiveRun(const Mesh& mesh, const AxisCollective& op,
-                const RankTensors& inputs, Groups& groups)
-      : mesh_(mesh), op_(op), inputs_(inputs), groups_(groups) {}
+                const RankTensors& inputs, Groups& groups, bool checked)
+      : mesh_(mesh),
+        op_(op),
+        inputs_(inputs),
+        groups_(groups),
+        checked_(checked) {}
 
   absl::StatusOr<RankTensors> Execute() {
     const auto groups =
@@ -68,7 +72,8 @@ class CollectiveRun {
       for (size_t i = 0; i < members.size(); ++i) {
         CallRank& rank = ranks_[members[i]];
         rank.communicator = (**group)[i].get();
-        const AxisGroup axis_group(rank.communicator, groups.even);
+        const AxisGroup axis_group(rank.communicator,
+                                   {.even = groups.even, .checked = checked_});
         absl::Status s = Prepare(members[i], axis_group, members);
         if (!s.ok()) return s;
       }
@@ -125,6 +130,7 @@ class CollectiveRun {
   const AxisCollective& op_;
   const RankTensors& inputs_;
   Groups& groups_;
+  const bool checked_;
   RankTensors outputs_;
   std::vector<CallRank> ranks_;
 };
@@ -134,8 +140,8 @@ class CollectiveRun {
 absl::StatusOr<RankTensors> RunCollective(const Mesh& mesh,
                                           const AxisCollective& op,
                                           const RankTensors& inputs,
-                                          Groups& groups) {
-  return CollectiveRun(mesh, op, inputs, groups).Execute();
+                                          Groups& groups, bool checked) {
+  return CollectiveRun(mesh, op, inputs, groups, checked).Execute();
 }
 
 }  // namespace lockstep::conformance

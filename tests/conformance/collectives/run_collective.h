@@ -21,12 +21,13 @@ struct CaseTensor {
 
 using RankTensors = std::vector<std::vector<CaseTensor>>;  // by world rank
 
-// The outputs of all ranks of the mesh; the first error if one failed. Members
+// The outputs of all ranks of the mesh; the first error if one failed.
+// `checked`: as AxisGroupOptions. Members
 // other than the root of pbroadcast and scatter may have no inputs.
 absl::StatusOr<RankTensors> RunCollective(const Mesh& mesh,
                                           const AxisCollective& op,
                                           const RankTensors& inputs,
-                                          Groups& groups);
+                                          Groups& groups, bool checked = false);
 
 }  // namespace lockstep::conformance
 

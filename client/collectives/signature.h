@@ -1,0 +1,31 @@
+// What a member calls, as text, so that members can compare it before they
+// begin: "all_gather over data axis 1 tiled of f32[2,3]".
+
+#ifndef LOCKSTEP_CLIENT_COLLECTIVES_SIGNATURE_H_
+#define LOCKSTEP_CLIENT_COLLECTIVES_SIGNATURE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/types/span.h"
+#include "lockstep/axis_collective.h"
+
+namespace lockstep::collectives {
+
+// Everything of the call that must be equal on all members.
+std::string SignatureText(const AxisCollective& op,
+                          absl::Span<const TensorType> inputs);
+
+// A signature of fixed size. Longer texts are cut and end with a hash of the
+// whole text.
+inline constexpr size_t kSignatureBytes = 256;
+void WriteSignature(const std::string& text, std::byte* to);
+
+// `all`: the signatures of `size` members. Empty if they are equal; else who
+// calls what, with ranks in the group: "ranks 0, 2: psum over data of f32[2];
+// rank 1: psum over data of f32[3]".
+std::string SignatureFault(const std::byte* all, int size);
+
+}  // namespace lockstep::collectives
+
+#endif  // LOCKSTEP_CLIENT_COLLECTIVES_SIGNATURE_H_
