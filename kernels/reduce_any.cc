@@ -1,6 +1,7 @@
 #include "kernels/reduce_any.h"
 
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/any_element.h"
@@ -17,8 +18,12 @@ namespace lockstep::kernels::HWY_NAMESPACE {
 
 template <class T>
 HWY_INLINE void WidenRow(const T* src, Wide<T>* acc, size_t n) {
-  LOCKSTEP_EACH_ALONE
-  for (size_t i = 0; i < n; ++i) acc[i] = ToWide(src[i]);
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    std::memcpy(acc, src, n * sizeof(T));
+  } else {
+    LOCKSTEP_EACH_ALONE
+    for (size_t i = 0; i < n; ++i) acc[i] = ToWide(src[i]);
+  }
 }
 
 template <class T, class F>
@@ -29,14 +34,29 @@ HWY_INLINE void CombineRow(const T* src, Wide<T>* acc, size_t n, F f) {
 
 template <class T>
 HWY_INLINE void RoundRow(const Wide<T>* acc, T* out, size_t n) {
-  LOCKSTEP_EACH_ALONE
-  for (size_t i = 0; i < n; ++i) out[i] = FromWide<T>(acc[i]);
+  if constexpr (std::is_same_v<T, Wide<T>>) {
+    std::memcpy(out, acc, n * sizeof(T));
+  } else {
+    LOCKSTEP_EACH_ALONE
+    for (size_t i = 0; i < n; ++i) out[i] = FromWide<T>(acc[i]);
+  }
 }
 
-template <class W, class R>
-HWY_INLINE void MultiplyRow(W* acc, R factor, size_t n) {
+template <class R>
+HWY_INLINE void MultiplyRow(R* acc, R factor, size_t n) {
   LOCKSTEP_EACH_ALONE
   for (size_t i = 0; i < n; ++i) acc[i] = Product(acc[i], factor);
+}
+
+// The parts of complex numbers as a row of twice the length, for sums and
+// multiplication with a real number.
+template <class R>
+HWY_INLINE const R* Parts(const Complex<R>* row) {
+  return reinterpret_cast<const R*>(row);
+}
+template <class R>
+HWY_INLINE R* Parts(Complex<R>* row) {
+  return reinterpret_cast<R*>(row);
 }
 
 // acc = acc * src. The parts are computed in arrays of their own: GCC 12 makes
@@ -59,7 +79,10 @@ template <class T>
 void CombineRowBy(ReduceOp op, const T* src, Wide<T>* acc, size_t n) {
   using W = Wide<T>;
   if constexpr (kIsComplex<T>) {
+    using R = Share<T>;
     if (op == ReduceOp::kProd) return MultiplyComplexRow(src, acc, n);
+    CombineRow(Parts(src), Parts(acc), 2 * n,
+               [](R a, R b) { return Sum(a, b); });
   } else {
     if (op == ReduceOp::kProd) {
       return CombineRow(src, acc, n, [](W a, W b) { return Product(a, b); });
@@ -70,8 +93,18 @@ void CombineRowBy(ReduceOp op, const T* src, Wide<T>* acc, size_t n) {
     if (op == ReduceOp::kMax) {
       return CombineRow(src, acc, n, [](W a, W b) { return Larger(a, b); });
     }
+    CombineRow(src, acc, n, [](W a, W b) { return Sum(a, b); });
   }
-  CombineRow(src, acc, n, [](W a, W b) { return Sum(a, b); });
+}
+
+template <class T>
+void MultiplyRowByShare(size_t rows, Wide<T>* acc, size_t n) {
+  const Share<T> share = Share<T>{1} / static_cast<Share<T>>(rows);
+  if constexpr (kIsComplex<T>) {
+    MultiplyRow(Parts(acc), share, 2 * n);
+  } else {
+    MultiplyRow(acc, share, n);
+  }
 }
 
 template <class T>
@@ -85,9 +118,7 @@ void ReduceTyped(std::span<const void* const> rows, T* out, size_t count,
       CombineRowBy(op, static_cast<const T*>(row) + begin, acc, n);
     }
     if constexpr (!std::is_integral_v<Wide<T>>) {
-      if (op == ReduceOp::kMean) {
-        MultiplyRow(acc, Share<T>{1} / static_cast<Share<T>>(rows.size()), n);
-      }
+      if (op == ReduceOp::kMean) MultiplyRowByShare<T>(rows.size(), acc, n);
     }
     RoundRow(acc, out + begin, n);
   }
