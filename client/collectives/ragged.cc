@@ -61,8 +61,8 @@ struct RaggedSlices {
 absl::Status OutOfBounds(const char* what, size_t k, int64_t offset,
                          int64_t size, int64_t rows) {
   return absl::InvalidArgumentError(
-      absl::StrCat("ragged_all_to_all: slice ", k, " is rows ", offset, " to ",
-                   offset + size, " of ", what, ", which has ", rows));
+      absl::StrCat("ragged_all_to_all: slice ", k, " has ", size, " rows at ",
+                   offset, " of ", what, ", which has ", rows));
 }
 
 bool IsWithin(int64_t offset, int64_t size, int64_t rows) {

@@ -153,9 +153,9 @@ TEST_F(AxisGroupTest, RefusesRaggedRowsOutsideOfTheTensors) {
                            .message());
   };
   EXPECT_EQ(error_of(1, 2, 0, 2),
-            "ragged_all_to_all: slice 0 is rows 1 to 3 of the operand, which "
+            "ragged_all_to_all: slice 0 has 2 rows at 1 of the operand, which "
             "has 2");
-  EXPECT_THAT(error_of(0, 2, 1, 2), HasSubstr("rows 1 to 3 of the output"));
+  EXPECT_THAT(error_of(0, 2, 1, 2), HasSubstr("2 rows at 1 of the output"));
   EXPECT_THAT(error_of(0, -1, 0, 0), HasSubstr("of the operand"));
   EXPECT_THAT(error_of(0, 1, -1, 1), HasSubstr("of the output"));
   EXPECT_THAT(error_of(0, 1, 0, 3), HasSubstr("of the output"));
