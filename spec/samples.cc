@@ -92,4 +92,37 @@ std::vector<int64_t> ShareOfStep(const SampleStream& stream, int64_t step,
   return SamplesIn(stream, begin, begin + share + (rank < larger ? 1 : 0));
 }
 
+int64_t ShardSize(const EpochShard& shard) {
+  Check(shard.dataset_size >= 1, "an epoch needs a data set");
+  Check(shard.rank >= 0 && shard.rank < shard.world_size,
+        "rank is outside the world");
+  const int64_t share = shard.dataset_size / shard.world_size;
+  const int64_t rest = shard.dataset_size % shard.world_size;
+  switch (shard.uneven) {
+    case UnevenEpoch::kKeep: return share + (shard.rank < rest ? 1 : 0);
+    case UnevenEpoch::kRepeat: return share + (rest > 0 ? 1 : 0);
+    case UnevenEpoch::kDrop: return share;
+  }
+  Fatal("no way to divide an epoch has this number");
+}
+
+int64_t ShardSampleAt(const EpochShard& shard, int64_t index) {
+  Check(shard.epoch >= 0, "an epoch is not negative");
+  Check(index >= 0 && index < ShardSize(shard), "index is outside the shard");
+  const int64_t position =
+      (shard.rank + index * shard.world_size) % shard.dataset_size;
+  if (!shard.shuffle) return position;
+  return SampleAt(
+      SampleStream{.seed = shard.seed, .dataset_size = shard.dataset_size},
+      shard.epoch * shard.dataset_size + position);
+}
+
+std::vector<int64_t> ShardSamples(const EpochShard& shard) {
+  std::vector<int64_t> samples(static_cast<size_t>(ShardSize(shard)));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i] = ShardSampleAt(shard, static_cast<int64_t>(i));
+  }
+  return samples;
+}
+
 }  // namespace lockstep

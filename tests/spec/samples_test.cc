@@ -109,7 +109,65 @@ TEST(SamplesTest, GoldenValues) {
   EXPECT_EQ(SampleAt(large, (int64_t{1} << 40) + 5), 6818809595);
 }
 
+std::vector<int64_t> AllShards(EpochShard shard) {
+  std::vector<int64_t> all;
+  for (shard.rank = 0; shard.rank < shard.world_size; ++shard.rank) {
+    const std::vector<int64_t> samples = ShardSamples(shard);
+    EXPECT_EQ(static_cast<int64_t>(samples.size()), ShardSize(shard));
+    all.insert(all.end(), samples.begin(), samples.end());
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+TEST(EpochShardTest, ShardsTakeTurnsInTheOrderOfTheEpoch) {
+  EpochShard shard{.dataset_size = 8, .world_size = 3, .shuffle = false};
+  EXPECT_EQ(ShardSamples(shard), (std::vector<int64_t>{0, 3, 6}));
+  shard.rank = 2;
+  EXPECT_EQ(ShardSamples(shard), (std::vector<int64_t>{2, 5}));
+  shard.uneven = UnevenEpoch::kRepeat;
+  EXPECT_EQ(ShardSamples(shard), (std::vector<int64_t>{2, 5, 0}));
+  shard.rank = 0;
+  shard.uneven = UnevenEpoch::kDrop;
+  EXPECT_EQ(ShardSamples(shard), (std::vector<int64_t>{0, 3}));
+  // The shuffled order is that of the sample stream's pass.
+  shard = {
+      .seed = 5, .epoch = 3, .dataset_size = 8, .rank = 1, .world_size = 3};
+  const std::vector<int64_t> order =
+      Pass({.seed = 5, .dataset_size = 8}, shard.epoch);
+  EXPECT_EQ(ShardSamples(shard),
+            (std::vector<int64_t>{order[1], order[4], order[7]}));
+}
+
+TEST(EpochShardTest, AllShardsAreTheEpoch) {
+  for (const int64_t size : {1, 2, 7, 64, 101}) {
+    std::vector<int64_t> once(size);
+    std::iota(once.begin(), once.end(), 0);
+    for (const int world : {1, 2, 3, 8, 150}) {
+      EpochShard shard{
+          .seed = 9, .epoch = 2, .dataset_size = size, .world_size = world};
+      EXPECT_EQ(AllShards(shard), once) << size << " over " << world;
+      shard.uneven = UnevenEpoch::kRepeat;
+      std::vector<int64_t> repeated = AllShards(shard);
+      EXPECT_EQ(repeated.size() % world, 0u);
+      EXPECT_LT(static_cast<int64_t>(repeated.size()), size + world);
+      EXPECT_TRUE(std::includes(repeated.begin(), repeated.end(), once.begin(),
+                                once.end()));
+      shard.uneven = UnevenEpoch::kDrop;
+      const std::vector<int64_t> kept = AllShards(shard);
+      EXPECT_EQ(static_cast<int64_t>(kept.size()), size / world * world);
+      EXPECT_TRUE(
+          std::includes(once.begin(), once.end(), kept.begin(), kept.end()));
+    }
+  }
+}
+
 TEST(SamplesDeathTest, RefusesAnEmptyDataSet) {
+  EXPECT_DEATH(ShardSize({.world_size = 2}), "data set");
+  EXPECT_DEATH(ShardSize({.dataset_size = 3, .rank = 2, .world_size = 2}),
+               "outside the world");
+  EXPECT_DEATH(ShardSampleAt({.dataset_size = 3, .world_size = 2}, 2),
+               "outside the shard");
   EXPECT_DEATH(SampleAt({.seed = 1}, 0), "data set");
   EXPECT_DEATH(ShareOfStep({.dataset_size = 3}, 0, 2, 2), "outside the world");
 }
