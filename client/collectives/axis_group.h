@@ -91,6 +91,7 @@ class AxisGroup {
 
   int size() const { return communicator_->size(); }
   int index() const { return communicator_->rank(); }
+  Communicator& communicator() const { return *communicator_; }
 
   absl::StatusOr<PreparedCollective> Prepare(
       const AxisCollective& op, absl::Span<const TensorType> inputs) const;
