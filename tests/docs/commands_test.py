@@ -100,7 +100,7 @@ def all_help():
              for name in ("demo", "test", "build", "bench", "lint", "gpu-bundle", "gpu-test")}
     found[("./run",)] = help_of("./run")
     for program in ("lockstepd", "lockstep-perf", "lockstep-demo", "digits", "digits_local",
-                    "digits_pipe", "lockstepctl"):
+                    "digits_pipe", "lockstepctl", "lockstep-conformance"):
         found[(program,)] = help_of(program)
     for name in subcommands(found[("lockstepctl",)]):
         found[("lockstepctl", name)] = help_of("lockstepctl", name)
@@ -202,6 +202,7 @@ RULES = [
     (r"lockstepctl plan \w+ .*(plan\.pb|\.yaml)", CommandsTest.plans, "runs"),
     (r"(lockstepctl|lockstepd)( |$)", CommandsTest.is_in_help, "a mention; tests/e2e runs them"),
     (r"lockstep-perf all_reduce -b", CommandsTest.measures, "runs, with smaller sizes"),
+    (r"build/release/bin/lockstep-conformance ", CommandsTest.succeeds, "runs"),
     (r"lockstep-perf ", CommandsTest.is_in_help, "wants a GPU"),
     (r"build/gpu-bundle/", CommandsTest.names_a_bundled_program, "wants a GPU"),
     (r"cmake --install ", CommandsTest.is_run_elsewhere, "tests/install/install_test.py"),
