@@ -25,25 +25,19 @@ namespace {
 
 using Kind = AxisCollectiveKind;
 
-bool TakesUnevenGroups(Kind kind) {
-  switch (kind) {
-    case Kind::kPsum:
-    case Kind::kPmean:
-    case Kind::kPprod:
-    case Kind::kPmax:
-    case Kind::kPmin:
-    case Kind::kPargmax:
-    case Kind::kPargmin:
+bool TakesUnevenGroups(const AxisCollective& op) {
+  switch (op.kind) {
     case Kind::kPvary:
     case Kind::kAxisIndex:
     case Kind::kAxisSize: return true;
-    default: return false;
+    case Kind::kReduce: return false;  // its root must be in every group
+    default: return ReductionOf(op).has_value();
   }
 }
 
 // Reductions and pbroadcast, whose outputs may be their inputs.
 bool WorksInPlace(const AxisCollective& op) {
-  return TakesUnevenGroups(op.kind) || op.kind == Kind::kPbroadcast ||
+  return TakesUnevenGroups(op) || op.kind == Kind::kPbroadcast ||
          op.kind == Kind::kReduce;
 }
 
@@ -247,7 +241,7 @@ absl::Status PreparedCollective::Enqueue(
 
 absl::StatusOr<PreparedCollective> AxisGroup::Prepare(
     const AxisCollective& op, absl::Span<const TensorType> inputs) const {
-  if (!options_.even && !TakesUnevenGroups(op.kind)) {
+  if (!options_.even && !TakesUnevenGroups(op)) {
     return absl::InvalidArgumentError(absl::StrCat(
         AbslView(Name(op.kind)),
         ": takes index groups of equal size: only reductions take others"));

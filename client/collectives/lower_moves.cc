@@ -159,14 +159,7 @@ class MoveSteps final : public StepList {
     BufferRef at = packed;
     for (size_t t = 0; t < parts.blocks.size(); ++t) {
       const AxisBlocks& b = parts.blocks[t];
-      CopyBlocks(Input(t), at,
-                 {.rows = b.rows,
-                  .columns = b.columns,
-                  .bytes = b.bytes,
-                  .in_row = b.columns * b.bytes,
-                  .in_column = b.bytes,
-                  .out_row = b.bytes,
-                  .out_column = parts.bytes});
+      CopyColumns(t, b, at, parts.bytes);
       at = at.At(b.column_bytes());
     }
     return packed;

@@ -5,7 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/check.h"
 #include "client/collectives/lowering.h"
 #include "client/collectives/step_list.h"
 
@@ -78,17 +77,11 @@ class ReductionSteps final : public StepList {
 
   Lowered Run() {
     switch (op_.kind) {
-      case Kind::kPsum: Reduce(ReduceOp::kSum); break;
-      case Kind::kPmean: Reduce(ReduceOp::kMean); break;
-      case Kind::kPprod: Reduce(ReduceOp::kProd); break;
-      case Kind::kPmax: Reduce(ReduceOp::kMax); break;
-      case Kind::kPmin: Reduce(ReduceOp::kMin); break;
-      case Kind::kReduce: Reduce(op_.reduce); break;
-      case Kind::kPargmax: ArgReduce(ReduceOp::kMax); break;
-      case Kind::kPargmin: ArgReduce(ReduceOp::kMin); break;
+      case Kind::kPargmax:
+      case Kind::kPargmin: ArgReduce(*ReductionOf(op_)); break;
       case Kind::kPsumScatter: PsumScatter(); break;
       case Kind::kPgatherTranspose: PgatherTranspose(); break;
-      default: Fatal("no reduction");
+      default: Reduce(ReductionOf(op_).value()); break;
     }
     return std::move(lowered_);
   }
@@ -264,14 +257,7 @@ class ReductionSteps final : public StepList {
     BufferRef packed = Input(t);
     if (!b.is_contiguous()) {
       packed = Scratch(BytesOf(inputs_[t]));
-      CopyBlocks(Input(t), packed,
-                 {.rows = b.rows,
-                  .columns = b.columns,
-                  .bytes = b.bytes,
-                  .in_row = b.columns * b.bytes,
-                  .in_column = b.bytes,
-                  .out_row = b.bytes,
-                  .out_column = b.column_bytes()});
+      CopyColumns(t, b, packed, b.column_bytes());
     }
     if (path.gather) {
       const BufferRef rows = Scratch(n() * b.column_bytes());

@@ -10,15 +10,8 @@ absl::StatusOr<Lowered> Lower(const AxisCollective& op, int size, int index,
   if (!outputs.ok()) return outputs.status();
   CallTypes call{op, size, index, inputs, *std::move(outputs)};
   if (KeepsShapeWithoutAxes(op, size)) return LowerMove(std::move(call));
+  if (ReductionOf(op).has_value()) return LowerReduction(std::move(call));
   switch (op.kind) {
-    case AxisCollectiveKind::kPsum:
-    case AxisCollectiveKind::kPmean:
-    case AxisCollectiveKind::kPprod:
-    case AxisCollectiveKind::kPmax:
-    case AxisCollectiveKind::kPmin:
-    case AxisCollectiveKind::kPargmax:
-    case AxisCollectiveKind::kPargmin:
-    case AxisCollectiveKind::kReduce:
     case AxisCollectiveKind::kPsumScatter:
     case AxisCollectiveKind::kPgatherTranspose:
       return LowerReduction(std::move(call));

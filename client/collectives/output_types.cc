@@ -66,23 +66,9 @@ std::optional<DType> Reduced(ReduceOp op, DType dtype) {
   return std::nullopt;
 }
 
-std::optional<ReduceOp> ReductionOf(const AxisCollective& op) {
-  switch (op.kind) {
-    case Kind::kPsum: return ReduceOp::kSum;
-    case Kind::kPmean: return ReduceOp::kMean;
-    case Kind::kPprod: return ReduceOp::kProd;
-    case Kind::kPmax:
-    case Kind::kPargmax: return ReduceOp::kMax;
-    case Kind::kPmin:
-    case Kind::kPargmin: return ReduceOp::kMin;
-    case Kind::kReduce: return op.reduce;
-    default: return std::nullopt;
-  }
-}
-
 absl::StatusOr<TensorType> ReducedType(const AxisCollective& op,
                                        const TensorType& in) {
-  const ReduceOp reduction = *ReductionOf(op);
+  const ReduceOp reduction = *collectives::ReductionOf(op);
   const std::optional<DType> dtype = Reduced(reduction, in.dtype);
   if (!dtype.has_value()) {
     return Invalid(op, "no ", AbslView(Name(reduction)), " of ",
@@ -314,15 +300,8 @@ absl::StatusOr<std::vector<TensorType>> RaggedTypes(
 absl::StatusOr<TensorType> OutputType(const AxisCollective& op, int size,
                                       const TensorType& in) {
   if (collectives::KeepsShapeWithoutAxes(op, size)) return in;
+  if (collectives::ReductionOf(op).has_value()) return ReducedType(op, in);
   switch (op.kind) {
-    case Kind::kPsum:
-    case Kind::kPmean:
-    case Kind::kPprod:
-    case Kind::kPmax:
-    case Kind::kPmin:
-    case Kind::kPargmax:
-    case Kind::kPargmin:
-    case Kind::kReduce: return ReducedType(op, in);
     case Kind::kAllGather:
     case Kind::kAllGatherInvariant:
     case Kind::kGather: return GatheredType(op, size, in);

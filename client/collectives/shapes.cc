@@ -8,7 +8,8 @@
 
 namespace lockstep::collectives {
 
-constexpr int64_t kBytesMax = int64_t{1} << 48;
+// So that no product with a number of members overflows.
+constexpr int64_t kBytesMax = int64_t{1} << 40;
 
 std::string Text(const TensorType& type) {
   return absl::StrCat(AbslView(Name(type.dtype)), "[",
@@ -32,7 +33,7 @@ absl::StatusOr<size_t> CheckedElements(const TensorType& type) {
       empty = true;
     } else if (extent > kBytesMax / bytes / elements) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Text(type), " has more than 2^48 bytes"));
+          absl::StrCat(Text(type), " is larger than 1 TiB"));
     } else {
       elements *= extent;
     }
@@ -81,6 +82,20 @@ bool KeepsShapeWithoutAxes(const AxisCollective& op, int size) {
     case AxisCollectiveKind::kPsumScatter:
     case AxisCollectiveKind::kOwnSlice: return true;
     default: return false;
+  }
+}
+
+std::optional<ReduceOp> ReductionOf(const AxisCollective& op) {
+  switch (op.kind) {
+    case AxisCollectiveKind::kPsum: return ReduceOp::kSum;
+    case AxisCollectiveKind::kPmean: return ReduceOp::kMean;
+    case AxisCollectiveKind::kPprod: return ReduceOp::kProd;
+    case AxisCollectiveKind::kPmax:
+    case AxisCollectiveKind::kPargmax: return ReduceOp::kMax;
+    case AxisCollectiveKind::kPmin:
+    case AxisCollectiveKind::kPargmin: return ReduceOp::kMin;
+    case AxisCollectiveKind::kReduce: return op.reduce;
+    default: return std::nullopt;
   }
 }
 

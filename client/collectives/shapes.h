@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ using Shape = std::vector<int64_t>;
 std::string Text(const TensorType& type);
 
 // The number of elements. InvalidArgument for a negative extent, an unknown
-// dtype, and more than 2^48 bytes.
+// dtype, and more than 1 TiB.
 absl::StatusOr<size_t> CheckedElements(const TensorType& type);
 
 // `type` has passed CheckedElements.
@@ -41,6 +42,10 @@ absl::StatusOr<size_t> NormalAxis(int axis, size_t rank);
 
 Shape Without(Shape shape, size_t axis);
 Shape With(Shape shape, size_t axis, int64_t extent);
+
+// The reduction over all members that a psum, a pmax, a reduce or the like is;
+// of an arg form that of its extremum.
+std::optional<ReduceOp> ReductionOf(const AxisCollective& op);
 
 // Over no axes a gather, and its transpose, are the identity: they neither
 // insert an axis nor remove one.

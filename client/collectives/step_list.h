@@ -83,6 +83,19 @@ class StepList {
     Add(StepKind::kCopyBlocks, in, out, 0, DType::kU8).copy = copy;
   }
 
+  // Copies the columns of input t: each contiguous, `stride` bytes apart.
+  void CopyColumns(size_t t, const AxisBlocks& b, BufferRef out,
+                   size_t stride) {
+    CopyBlocks(Input(t), out,
+               {.rows = b.rows,
+                .columns = b.columns,
+                .bytes = b.bytes,
+                .in_row = b.columns * b.bytes,
+                .in_column = b.bytes,
+                .out_row = b.bytes,
+                .out_column = stride});
+  }
+
   void Store(BufferRef out, int value) {
     Add(StepKind::kStoreIndex, {}, out, 1, DType::kI32).index = value;
   }

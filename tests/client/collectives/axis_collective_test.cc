@@ -133,10 +133,10 @@ TEST(AxisCollectiveTest, RefusesWhatHasNoMeaning) {
   EXPECT_THAT(ErrorOf({.kind = Kind::kPsum}, 2, {F32({-1})}),
               HasSubstr("negative extent"));
   EXPECT_THAT(ErrorOf({.kind = Kind::kPsum}, 2, {F32({1 << 30, 1 << 30})}),
-              HasSubstr("more than 2^48 bytes"));
+              HasSubstr("larger than 1 TiB"));
   // The input fits, the output does not.
   EXPECT_THAT(ErrorOf({.kind = Kind::kAllGather}, 1 << 20, {F32({1 << 30})}),
-              HasSubstr("more than 2^48 bytes"));
+              HasSubstr("larger than 1 TiB"));
 }
 
 TEST(AxisCollectiveTest, RefusesRaggedVectorsThatDoNotFit) {
