@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "client/collectives/lowered.h"
+#include "kernels/local_step.h"
 
 namespace lockstep::collectives {
 
@@ -21,8 +22,19 @@ struct CallMemory {
   void* Write(const BufferRef& ref) const;  // not of inputs
 };
 
-// `step` is no call of a communicator. InvalidArgument for an index of pgather
-// that no member has.
+// `step`, which is no call of a communicator, on the memory of a call, for
+// kernels of any kind of memory. `fault`: of steps for which HasIndices.
+kernels::LocalStep LocalStepOf(const Step& step, const CallMemory& memory,
+                               kernels::IndexFault* fault);
+
+// Whether the step reads indices from memory, which may be no members.
+bool HasIndices(const Step& step);
+
+// InvalidArgument if a step of a group of `size` has found an index that no
+// member has.
+absl::Status StatusOf(const kernels::IndexFault& fault, int size);
+
+// On the host. InvalidArgument for an index of pgather that no member has.
 absl::Status RunLocalStep(const Step& step, const CallMemory& memory);
 
 bool IsLocal(const Step& step);

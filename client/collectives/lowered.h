@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/block_copy.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::collectives {
@@ -25,12 +26,6 @@ struct BufferRef {
   int tensor = 0;     // kInput, kOutput
   size_t offset = 0;  // bytes
   BufferRef At(size_t bytes) const { return {space, tensor, offset + bytes}; }
-};
-
-// Copies rows x columns blocks of `bytes`; strides in bytes.
-struct BlockCopy {
-  size_t rows = 1, columns = 1, bytes = 0;
-  size_t in_row = 0, in_column = 0, out_row = 0, out_column = 0;
 };
 
 struct SendOrRecv {
@@ -67,7 +62,7 @@ struct Step {
   size_t count = 0;  // elements; of one block, where a call has blocks
   DType dtype = DType::kU8;
   ReduceOp op = ReduceOp::kSum;
-  BlockCopy copy;
+  kernels::BlockCopy copy;
   int index = 0;  // index, root, divisor, rows
   size_t block = 0;
   std::vector<SendOrRecv> messages;

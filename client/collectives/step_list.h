@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "client/collectives/lowered.h"
 #include "client/collectives/shapes.h"
+#include "kernels/block_copy.h"
 #include "lockstep/axis_collective.h"
 
 namespace lockstep::collectives {
@@ -78,8 +79,8 @@ class StepList {
     CopyBlocks(in, out, {.bytes = bytes});
   }
 
-  void CopyBlocks(BufferRef in, BufferRef out, const BlockCopy& copy) {
-    if (copy.rows * copy.columns * copy.bytes == 0) return;
+  void CopyBlocks(BufferRef in, BufferRef out, const kernels::BlockCopy& copy) {
+    if (copy.is_empty()) return;
     Add(StepKind::kCopyBlocks, in, out, 0, DType::kU8).copy = copy;
   }
 

@@ -57,9 +57,10 @@ class DeviceCodeTest(unittest.TestCase):
     def test_memory_is_read_and_written_16_bytes_at_a_time(self):
         for kernel, stores in (("pack", "global"), ("cast_scale", "global"), ("reduce", "global"),
                                ("verdict_gate", "global"), ("finite_check", "shared"),
-                               ("arg_extremum", "global"), ("permute_blocks", "global"),
-                               ("reduce_any", "global"), ("row_copy", "global"),
-                               ("widen", "global")):
+                               ("arg_extremum", "global"), ("block_copy", "global"),
+                               ("divide", "global"), ("indexed_rows", "global"),
+                               ("permute_blocks", "global"), ("reduce_any", "global"),
+                               ("row_copy", "global"), ("widen", "global")):
             with self.subTest(kernel):
                 ptx = subprocess.run(
                     [self.nvcc, "-std=c++20", "-arch=sm_80", "--expt-relaxed-constexpr", "-ptx",
