@@ -36,6 +36,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/finite_check.h"
+#include "kernels/local_step.h"
 #include "kernels/slots.h"
 #include "lockstep/arena.h"
 #include "lockstep/dtype.h"
@@ -83,11 +84,20 @@ class DeviceContext {
                                 std::span<const kernels::ElementRange> ranges,
                                 void* scratch, kernels::FiniteCheck* total) = 0;
 
+    // The bits of kernels/local_step.h. Staging is as good as the transport's
+    // memory, but slower.
+    virtual void RunLocalStep(const kernels::LocalStep& step) = 0;
+
     // Runs `work` on the host when the stream reaches it; later calls wait for
     // it. It may run on a thread of the device's runtime, so it must be short,
     // not block and use no stream. `work` must live until it has run; in a
     // graph, which runs it in each launch, until the last launch has ended.
     virtual void Call(absl::AnyInvocable<void()>* work) = 0;
+
+    // The same once, and an error of `work` becomes the stream's. Destroys
+    // `work` on the thread that ran it, so it must not own memory of the
+    // device. FailedPrecondition in a graph.
+    virtual void CallOnce(absl::AnyInvocable<absl::Status()> work) = 0;
 
     // An event: all calls so far are done.
     virtual Event Done() = 0;

@@ -63,9 +63,18 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                       kernels::FiniteCheck* total) override {
     kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
   }
+  void RunLocalStep(const kernels::LocalStep& step) override {
+    kernels::RunLocalStep(step);
+  }
   void Call(absl::AnyInvocable<void()>* work) override { (*work)(); }
+  void CallOnce(absl::AnyInvocable<absl::Status()> work) override {
+    status_.Update(work());
+  }
   Event Done() override { return Event(); }
-  absl::Status status() const override { return absl::OkStatus(); }
+  absl::Status status() const override { return status_; }
+
+ private:
+  absl::Status status_;
 };
 
 // Each operation is one work item on the queue's stream. The transfer runs

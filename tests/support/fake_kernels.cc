@@ -10,6 +10,7 @@
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
+#include "kernels/local_step.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
@@ -129,6 +130,17 @@ class FakeKernels final : public KernelApi {
       const size_t bytes = kernels::FiniteCheckScratchBytes(list);
       if (bytes > 0) std::memset(At(scratch), 0xff, bytes);
       kernels::AddFiniteCheck(At(data), dtype, list, inverse_scale, At(total));
+    });
+  }
+  CudaResult RunLocalStep(const kernels::LocalStep& step,
+                          CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::LocalStep there = step;
+      there.in = At(step.in);
+      there.other = At(step.other);
+      there.out = At(step.out);
+      there.fault = At(step.fault);
+      kernels::RunLocalStep(there);
     });
   }
 

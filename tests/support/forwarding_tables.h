@@ -202,6 +202,10 @@ class ForwardingKernels : public transport::nccl::KernelApi {
     return inner_->AddFiniteCheck(data, dtype, ranges, inverse_scale, scratch,
                                   total, stream);
   }
+  Result RunLocalStep(const kernels::LocalStep& step,
+                      StreamHandle stream) override {
+    return inner_->RunLocalStep(step, stream);
+  }
   Result CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
                     size_t bytes, StreamHandle stream) override {
     return inner_->CommitCopy(verdict, from, to, bytes, stream);

@@ -58,6 +58,17 @@ struct Device {
   }
 };
 
+// The argument of a function that a stream runs once on the host.
+struct HostCall {
+  absl::AnyInvocable<absl::Status()> work;
+  std::shared_ptr<FirstError> error;
+
+  static void Run(void* call) {
+    const std::unique_ptr<HostCall> self(static_cast<HostCall*>(call));
+    self->error->Set(self->work());
+  }
+};
+
 class CudaKernelQueue final : public DeviceContext::KernelQueue {
  public:
   // `mutex`: locked by each call if other threads use the stream too; may be
@@ -139,6 +150,12 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  void RunLocalStep(const kernels::LocalStep& step) override {
+    Do("kernel RunLocalStep", [&](CudaStreamHandle stream) {
+      return kernels_.RunLocalStep(step, stream);
+    });
+  }
+
   void Call(absl::AnyInvocable<void()>* work) override {
     Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
       return cuda_.LaunchHostFunc(
@@ -147,6 +164,22 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
             (*static_cast<absl::AnyInvocable<void()>*>(called))();
           },
           work);
+    });
+  }
+
+  void CallOnce(absl::AnyInvocable<absl::Status()> work) override {
+    if (stream_.capture() != 0) {
+      return status_.Update(absl::FailedPreconditionError(
+          "work that runs once cannot be part of a graph"));
+    }
+    auto call = std::make_unique<HostCall>(
+        HostCall{.work = std::move(work), .error = stream_.error()});
+    Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
+      const CudaResult result =
+          cuda_.LaunchHostFunc(stream, &HostCall::Run, call.get());
+      // From here on the device's runtime owns it.
+      if (result == CudaResult::kSuccess) (void)call.release();
+      return result;
     });
   }
 

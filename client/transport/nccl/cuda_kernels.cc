@@ -9,6 +9,7 @@
 #include "kernels/device/cast_scale.h"
 #include "kernels/device/finite_check.h"
 #include "kernels/device/flags.h"
+#include "kernels/device/local_step.h"
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
 #include "kernels/device/reduce_pairs.h"
@@ -91,6 +92,10 @@ class DeviceKernels final : public KernelApi {
                             CudaStreamHandle stream) override {
     return Result(device::AddFiniteCheck(data, dtype, ranges, inverse_scale,
                                          scratch, total, stream));
+  }
+  CudaResult RunLocalStep(const kernels::LocalStep& step,
+                          CudaStreamHandle stream) override {
+    return Result(device::RunLocalStep(step, stream));
   }
 
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,

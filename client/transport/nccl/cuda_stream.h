@@ -95,6 +95,8 @@ class CudaStream final : public DeviceStream {
   CudaCaptureId capture() const;
 
   const std::shared_ptr<StreamTail>& tail() const { return tail_; }
+  // Where work on the host that the stream runs reports its error.
+  const std::shared_ptr<FirstError>& error() const { return error_; }
 
   Event Record() override;
   void WaitFor(const Event& event) override;

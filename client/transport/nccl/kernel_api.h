@@ -21,6 +21,7 @@
 
 #include "client/transport/nccl/cuda_api.h"
 #include "kernels/finite_check.h"
+#include "kernels/local_step.h"
 #include "kernels/slots.h"
 #include "lockstep/dtype.h"
 #include "lockstep/verdict_scalars.h"
@@ -93,6 +94,10 @@ class KernelApi {
                                     Ranges ranges, double inverse_scale,
                                     void* scratch, kernels::FiniteCheck* total,
                                     CudaStreamHandle stream) = 0;
+
+  // --- kernels/local_step.h ---
+  virtual CudaResult RunLocalStep(const kernels::LocalStep& step,
+                                  CudaStreamHandle stream) = 0;
 
   // --- kernels/verdict_gate.h: no effect unless the verdict commits ---
   virtual CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,

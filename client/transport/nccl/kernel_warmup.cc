@@ -18,6 +18,20 @@ constexpr DType kAll[] = {DType::kU8,  DType::kI8,  DType::kI32, DType::kU32,
 constexpr DType kFloats[] = {DType::kF16, DType::kBF16, DType::kF32,
                              DType::kF64};
 
+constexpr DType kOthers[] = {DType::kI16,   DType::kU16,  DType::kBool,
+                             DType::kC64,   DType::kC128, DType::kF8E4M3,
+                             DType::kF8E5M2};
+// The local steps whose kernel depends on the dtype.
+constexpr kernels::LocalStep::Kind kTypedSteps[] = {
+    kernels::LocalStep::Kind::kWiden,
+    kernels::LocalStep::Kind::kNarrow,
+    kernels::LocalStep::Kind::kDivideToF32,
+    kernels::LocalStep::Kind::kDivide,
+    kernels::LocalStep::Kind::kReduceRows,
+    kernels::LocalStep::Kind::kMarkExtremum,
+    kernels::LocalStep::Kind::kFill,
+    kernels::LocalStep::Kind::kAddRows};
+
 constexpr size_t kCount = 64;        // elements per operand
 constexpr size_t kHalfBytes = 8192;  // one side's memory
 constexpr size_t kManySlots = 9;     // more than a short list
@@ -39,6 +53,13 @@ class WarmUpRun {
       for (const DType half : {DType::kF16, DType::kBF16}) OfCasts(wide, half);
       for (const DType to : kFloats) OfPairs(wide, to);
     }
+    for (const DType dtype : kAll) OfLocalSteps(dtype);
+    for (const DType dtype : kOthers) OfLocalSteps(dtype);
+    for (const size_t bytes : {1, 2, 4, 8, 16}) OfCopies(bytes);
+    Did(kernels_.RunLocalStep({.kind = kernels::LocalStep::Kind::kZero,
+                               .out = far(),
+                               .count = kCount},
+                              stream_));
     Did(kernels_.CommitCopy(verdict(), near(), far(), kCount, stream_));
     return Check(cuda_, first_, " kernel, for the first time");
   }
@@ -55,6 +76,9 @@ class WarmUpRun {
   }
   kernels::FiniteCheck* total() {
     return reinterpret_cast<kernels::FiniteCheck*>(verdict() + 1);
+  }
+  kernels::IndexFault* index_fault() {
+    return reinterpret_cast<kernels::IndexFault*>(total() + 1);
   }
   std::byte* long_row() { return memory_ + 4 * kHalfBytes; }
 
@@ -123,6 +147,56 @@ class WarmUpRun {
       Did(kernels_.ReducePairs(near(), rows, wide, 1, far(), to, kCount,
                                stream_));
     }
+  }
+
+  void OfLocalSteps(DType dtype) {
+    const bool is_bool = dtype == DType::kBool;  // no sum
+    for (const kernels::LocalStep::Kind kind : kTypedSteps) {
+      if (!kernels::Takes(kind, dtype)) continue;
+      for (const size_t past : {0, 8}) {  // aligned to 16 bytes, or not
+        Did(kernels_.RunLocalStep(
+            {.kind = kind,
+             .in = near() + past,
+             // As indices, any number will do.
+             .other = scratch() + past,
+             .out = far() + past,
+             .count = kCount,
+             .dtype = dtype,
+             .op = is_bool ? ReduceOp::kMax : ReduceOp::kSum,
+             .number = 2,
+             .row = 1,
+             .fault = index_fault()},
+            stream_));
+      }
+    }
+  }
+
+  // Kernels that move words of `bytes`.
+  void OfCopies(size_t bytes) {
+    using Kind = kernels::LocalStep::Kind;
+    constexpr size_t kSide = 8;  // of a matrix that is transposed in tiles
+    const kernels::BlockCopy block = {.bytes = bytes};
+    const kernels::BlockCopy transpose = {.rows = kSide,
+                                          .columns = kSide,
+                                          .bytes = bytes,
+                                          .in_row = kSide * bytes,
+                                          .in_column = bytes,
+                                          .out_row = bytes,
+                                          .out_column = kSide * bytes};
+    for (const kernels::BlockCopy& copy : {block, transpose}) {
+      Did(kernels_.RunLocalStep(
+          {.kind = Kind::kCopyBlocks, .in = near(), .out = far(), .copy = copy},
+          stream_));
+    }
+    Did(kernels_.RunLocalStep({.kind = Kind::kGatherRows,
+                               .in = near(),
+                               .other = scratch(),
+                               .out = far(),
+                               .count = 1,
+                               .number = 1,
+                               .row = bytes,
+                               .fault = index_fault()},
+                              stream_));
   }
 
   CudaApi& cuda_;

@@ -96,6 +96,12 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
       wrapped->KeepFirstSummary();
     }));
   }
+  void RunLocalStep(const kernels::LocalStep& step) override {
+    to_.RunLocalStep(step);
+  }
+  void CallOnce(absl::AnyInvocable<absl::Status()> work) override {
+    to_.CallOnce(std::move(work));
+  }
   Event Done() override {
     return fault_ == ComputeFault::kReadsBeforeTheCopyIsThere ? Event()
                                                               : to_.Done();

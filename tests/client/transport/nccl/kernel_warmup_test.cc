@@ -2,6 +2,7 @@
 
 #include "client/transport/nccl/kernel_warmup.h"
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -123,6 +124,22 @@ class NotesKernels final : public fake::ForwardingKernels {
     Saw("ReducePairs", N(d), N(to), std::min(rows, 8));
     return inner_->ReducePairs(in, rows, d, f, out, to, n, t);
   }
+  Result RunLocalStep(const kernels::LocalStep& s, StreamHandle t) override {
+    using Kind = kernels::LocalStep::Kind;
+    const int kind = static_cast<int>(s.kind);
+    switch (s.kind) {
+      case Kind::kZero: Saw("LocalStep", kind); break;
+      case Kind::kCopyBlocks:
+        Saw("LocalStep", kind, s.copy.bytes,
+            s.copy.is_one() ? "block" : "transpose");
+        break;
+      case Kind::kGatherRows: Saw("LocalStep", kind, s.row); break;
+      default:
+        Saw("LocalStep", kind, N(s.dtype),
+            Aligned(s.in) && Aligned(s.out) ? "groups" : "elements");
+    }
+    return inner_->RunLocalStep(s, t);
+  }
   Result CommitCopy(const VerdictScalars* v, const void* from, void* to,
                     size_t bytes, StreamHandle t) override {
     Saw("CommitCopy");
@@ -137,8 +154,54 @@ class NotesKernels final : public fake::ForwardingKernels {
   std::set<std::string>& seen_;
 };
 
+// The dtypes of each local step whose kernel depends on it.
+std::map<kernels::LocalStep::Kind, std::set<DType>> StepDTypes() {
+  using Kind = kernels::LocalStep::Kind;
+  const std::set<DType> narrow = {DType::kU8, DType::kI8, DType::kU16,
+                                  DType::kI16, DType::kBool};
+  std::set<DType> integers_and_f32 = narrow;
+  for (const DType d : kAll) {
+    if (!IsFloat(d) || d == DType::kF32) integers_and_f32.insert(d);
+  }
+  const std::set<DType> complex = {DType::kC64, DType::kC128};
+  std::set<DType> divided = {DType::kF8E4M3, DType::kF8E5M2};
+  divided.insert(std::begin(kFloats), std::end(kFloats));
+  divided.insert(complex.begin(), complex.end());
+  std::set<DType> every(std::begin(kAll), std::end(kAll));
+  every.insert(narrow.begin(), narrow.end());
+  every.insert(divided.begin(), divided.end());
+  std::set<DType> ordered = every, added = every;
+  for (const DType d : complex) ordered.erase(d);
+  added.erase(DType::kBool);
+  return {{Kind::kWiden, narrow},       {Kind::kNarrow, narrow},
+          {Kind::kDivide, divided},     {Kind::kDivideToF32, integers_and_f32},
+          {Kind::kReduceRows, every},   {Kind::kMarkExtremum, ordered},
+          {Kind::kFill, {DType::kI32}}, {Kind::kAddRows, added}};
+}
+
+std::set<std::string> EveryLocalStep() {
+  using Kind = kernels::LocalStep::Kind;
+  std::set<std::string> every = {
+      Key("LocalStep", static_cast<int>(Kind::kZero))};
+  for (const auto& [kind, dtypes] : StepDTypes()) {
+    for (const DType d : dtypes) {
+      for (const char* shape : {"groups", "elements"}) {
+        every.insert(Key("LocalStep", static_cast<int>(kind), N(d), shape));
+      }
+    }
+  }
+  for (const int bytes : {1, 2, 4, 8, 16}) {
+    const int copy = static_cast<int>(Kind::kCopyBlocks);
+    every.insert(Key("LocalStep", copy, bytes, "block"));
+    every.insert(Key("LocalStep", copy, bytes, "transpose"));
+    every.insert(Key("LocalStep", static_cast<int>(Kind::kGatherRows), bytes));
+  }
+  return every;
+}
+
 std::set<std::string> EveryKernel() {
-  std::set<std::string> every = {Key("CommitCopy")};
+  std::set<std::string> every = EveryLocalStep();
+  every.insert(Key("CommitCopy"));
   for (const char* list : kLists) {
     for (const char* name : {"Pack", "Unpack", "ZeroSlots"}) {
       for (const int bytes : {1, 4, 8, 2}) every.insert(Key(name, bytes, list));
