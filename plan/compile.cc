@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
+#include "plan/declared_groups.h"
 #include "plan/merge.h"
 #include "plan/pairs.h"
 #include "plan/pipeline/lanes.h"
@@ -161,6 +162,9 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
 
   Plan plan{.revision = input.revision, .mesh = input.mesh};
   plan.communicators = std::move(merged->communicators);
+  absl::Status groups =
+      AddDeclaredGroups(input.mesh, input.groups, &plan.communicators);
+  if (!groups.ok()) return groups;
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;
   DeclareSharedReplicas(merged->communicator_of, &plan);

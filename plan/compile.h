@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
+#include "protocol/axis_group.h"
 #include "protocol/transport_facts.h"
 
 namespace lockstep::plan {
@@ -36,6 +37,8 @@ struct PlanInput {
   std::vector<std::vector<Parameter>> registrations;
   // transports[rank]: the abilities of that rank's transport. Empty: unknown.
   std::vector<TransportFacts> transports;
+  // groups[rank]: the groups that this rank declares. Empty: none.
+  std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;
   // Indices of the plan's parameters in the order in which gradients became
   // ready in an earlier revision: a permutation, or empty. Empty: the reverse
   // of the registration order, the usual order of a backward pass. (Parameters
@@ -56,6 +59,7 @@ struct PlanInput {
 //   of others up to 64 KiB, and the number of the rest.
 // - a pipeline that pipeline/lanes.h refuses, a parameter of a stage that does
 //   not exist, or leaves that the ranks of a group do not divide
+// - groups that AddDeclaredGroups refuses
 //
 // Ranks may register in different orders: the order of the lowest rank is used.
 absl::StatusOr<Plan> Compile(const PlanInput& input);

@@ -96,12 +96,41 @@ void Read(const v1::TransportFacts& from, TransportFacts* to, Decoder* d) {
   to->pairs_in_mixed_places = from.pairs_in_mixed_places();
 }
 
+void Write(const protocol::AxisGroupDeclaration& from, v1::AxisGroup* to) {
+  for (const std::string& axis : from.axes) to->add_axes(ToUtf8(axis));
+  for (const std::vector<int>& indices : from.index_groups) {
+    v1::IndexGroup* group = to->add_index_groups();
+    for (const int index : indices) {
+      group->add_indices(static_cast<uint32_t>(index));
+    }
+  }
+}
+
+void Read(const v1::IndexGroup& from, std::vector<int>* to, Decoder* d) {
+  constexpr int kMax = static_cast<int>(protocol::kGroupIndicesMax);
+  if (!d->Count("indices", from.indices_size(), kMax)) return;
+  to->reserve(static_cast<size_t>(from.indices_size()));
+  for (const uint32_t index : from.indices()) {
+    d->Int("indices", index, 0, &to->emplace_back());
+  }
+}
+
+void Read(const v1::AxisGroup& from, protocol::AxisGroupDeclaration* to,
+          Decoder* d) {
+  constexpr int kMax = static_cast<int>(protocol::kGroupIndicesMax);
+  d->Names("axes", from.axes(), kDimensionsMax, &to->axes);
+  d->Each("index_groups", from.index_groups(), kMax, &to->index_groups);
+}
+
 void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {
   to->set_index(from.index);
   to->set_last(from.last);
   for (const Parameter& p : from.parameters) Write(p, to->add_parameters());
   if (from.transport != TransportFacts{}) {
     Write(from.transport, to->mutable_transport());
+  }
+  for (const protocol::AxisGroupDeclaration& group : from.groups) {
+    Write(group, to->add_groups());
   }
 }
 
@@ -113,6 +142,17 @@ void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
           &to->parameters);
   if (from.has_transport()) {
     d->Message("transport", true, from.transport(), &to->transport);
+  }
+  d->Each("groups", from.groups(), static_cast<int>(protocol::kAxisGroupsMax),
+          &to->groups);
+  size_t indices = 0;
+  for (const protocol::AxisGroupDeclaration& group : to->groups) {
+    for (const std::vector<int>& members : group.index_groups) {
+      indices += members.size();
+    }
+  }
+  if (indices > protocol::kGroupIndicesMax) {
+    d->Fail("groups", "have too many indices");
   }
 }
 
@@ -193,6 +233,7 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_task(ToUtf8(from.task));
   to->set_awaits(from.awaits);
   to->set_withdrawn(from.withdrawn);
+  to->set_group_calls(from.group_calls);
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -213,6 +254,7 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   d->Label("task", from.task(), &to->task);
   d->Int("awaits", from.awaits(), -1, &to->awaits);
   to->withdrawn = from.withdrawn();
+  to->group_calls = from.group_calls();
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}

@@ -51,6 +51,8 @@ struct Progress {
   int awaits = -1;
   // The rank's GradientSync was destroyed: it takes part in no further step.
   bool withdrawn = false;
+  // Operations that it has called on its groups (Session::Group).
+  uint64_t group_calls = 0;
   bool operator==(const Progress&) const = default;
 };
 

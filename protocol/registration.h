@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/axis_group.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
 #include "protocol/shared_list.h"
@@ -20,8 +21,9 @@ struct RegisterChunk {
   uint32_t index = 0;  // 0, 1, 2, ...
   bool last = false;
   std::vector<Parameter> parameters;
-  // With the last chunk: the plan depends on it and on the parameters.
+  // With the last chunk: the plan depends on them and on the parameters.
   TransportFacts transport;
+  std::vector<AxisGroupDeclaration> groups;
   bool operator==(const RegisterChunk&) const = default;
 };
 

@@ -133,6 +133,7 @@ std::vector<SpecFieldRule> MakeTable() {
             ChoiceForm<Overlap>{{{"auto", Overlap::kAuto},
                                  {"inline", Overlap::kInline},
                                  {"thread", Overlap::kThread}}}),
+      Field("checked", &S::checked, BoolForm{}),
       Field("seed", &S::seed,
             NumberForm<uint64_t>{0, std::numeric_limits<uint64_t>::max()}),
   };

@@ -42,14 +42,6 @@ std::string WireDTypeForm::Fault(std::optional<DType> value,
                       "\" is outside of its domain: ", Domain());
 }
 
-absl::StatusOr<bool> ErrorFeedbackForm::Read(const Written& written) const {
-  const absl::StatusOr<std::string> word = WordOf(written);
-  if (!word.ok()) return word.status();
-  if (*word == "true") return true;
-  if (*word == "false") return false;
-  return NotOneOf(*word, Domain());
-}
-
 std::string ErrorFeedbackForm::Fault(bool value, const JobSpec& spec) const {
   if (!value) return "";
   if (!spec.buckets.wire_dtype) {

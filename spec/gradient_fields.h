@@ -22,11 +22,7 @@ struct WireDTypeForm {
 };
 
 // True is allowed only if gradients are cast, in an order that the plan fixes.
-struct ErrorFeedbackForm {
-  std::string Type() const { return "word"; }
-  std::string Domain() const { return "false, true"; }
-  Written Print(bool value) const { return value ? "true" : "false"; }
-  absl::StatusOr<bool> Read(const Written& written) const;
+struct ErrorFeedbackForm : BoolForm {
   std::string Fault(bool value, const JobSpec& spec) const;
 };
 

@@ -128,6 +128,14 @@ std::string DurationForm::Fault(absl::Duration value, const JobSpec&) const {
 
 // --- Words ------------------------------------------------------------------
 
+absl::StatusOr<bool> BoolForm::Read(const Written& written) const {
+  const absl::StatusOr<std::string> word = WordOf(written);
+  if (!word.ok()) return word.status();
+  if (*word == "true") return true;
+  if (*word == "false") return false;
+  return NotA(*word, absl::StrCat("one of ", Domain()));
+}
+
 template <typename T>
 std::string ChoiceForm<T>::Domain() const {
   return absl::StrJoin(choices, ", ", [](std::string* out, const auto& choice) {

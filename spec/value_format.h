@@ -75,6 +75,14 @@ struct ChoiceForm {
   std::string Fault(const T& value, const JobSpec& spec) const;
 };
 
+struct BoolForm {
+  std::string Type() const { return "word"; }
+  std::string Domain() const { return "false, true"; }
+  Written Print(bool value) const { return value ? "true" : "false"; }
+  absl::StatusOr<bool> Read(const Written& written) const;
+  std::string Fault(bool, const JobSpec&) const { return ""; }
+};
+
 // The name of a job or of a worker.
 struct NameForm {
   std::string Type() const { return "name"; }

@@ -226,7 +226,7 @@ absl::Status RunRagged(const AxisCollective& op,
                        absl::Span<void* const> outputs,
                        Communicator& communicator,
                        const std::shared_ptr<transport::ScratchPool>& pool,
-                       HostStream& stream) {
+                       CallStream& stream) {
   const bool forward = op.kind == AxisCollectiveKind::kRaggedAllToAll;
   const TensorType& operand = forward ? types[0] : types[5];
   const TensorType& output = forward ? types[1] : types[0];
@@ -262,12 +262,12 @@ absl::Status RunRagged(const AxisCollective& op,
   });
   status = communicator.AllToAll(call->own_offsets(), call->offsets(),
                                  s.count() / static_cast<size_t>(members),
-                                 DType::kI64, stream);
+                                 DType::kI64, stream.stream());
   if (!forward) stream.Enqueue([call] { return call->PackCotangent(); });
   if (status.ok()) {
     status = communicator.AllToAllV(
         call->packed.data(), sent.counts, sent.offsets, call->received.data(),
-        got.counts, got.offsets, DType::kU8, stream);
+        got.counts, got.offsets, DType::kU8, stream.stream());
   }
   // Also after an error: keeps the memory for what is enqueued.
   stream.Enqueue([call, forward, enqueued = status.ok()] {

@@ -15,10 +15,10 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/collectives/call_stream.h"
 #include "client/transport/common/scratch.h"
 #include "lockstep/axis_collective.h"
 #include "lockstep/communicator.h"
-#include "lockstep/stream.h"
 
 namespace lockstep::collectives {
 
@@ -35,7 +35,7 @@ absl::Status RunRagged(const AxisCollective& op,
                        absl::Span<void* const> outputs,
                        Communicator& communicator,
                        const std::shared_ptr<transport::ScratchPool>& pool,
-                       HostStream& stream);
+                       CallStream& stream);
 
 }  // namespace lockstep::collectives
 

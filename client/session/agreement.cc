@@ -30,9 +30,18 @@ struct PlanAnswer {
 
 absl::StatusOr<plan::Plan> Session::Impl::AgreeOnPlan(
     const std::vector<Parameter>& parameters) {
+  {
+    MutexLock lock(&mutex_);
+    if (std::exchange(registered_, true)) {
+      return absl::FailedPreconditionError(
+          "the ranks agree on one plan in an epoch: GradientSync::Seal or "
+          "Session::Connect was called before");
+    }
+  }
   auto chunks = protocol::CutIntoChunks(parameters);
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
   chunks->back().transport = transport_->facts();
+  chunks->back().groups = groups_.declarations();
   event_loop_->Post(session::RegisterAll{*std::move(chunks)});
 
   const absl::Status planned = AwaitUnlessOver(

@@ -166,9 +166,9 @@ void EventLoop::SetProgressSource(ProgressSource source) {
   loop_.Post([this] { PullProgress(); });
 }
 
-void EventLoop::SetLastProgress(protocol::Progress last) {
+void EventLoop::ReplaceProgressSource(ProgressSource source) {
   MutexLock lock(&hooks_mutex_);
-  progress_source_ = [last = std::move(last)] { return last; };
+  progress_source_ = std::move(source);
 }
 
 void EventLoop::SetViewListener(ViewListener listener) {

@@ -78,8 +78,8 @@ class EventLoop {
   // The source is called once each progress interval. Empty: none. After the
   // call returns, the former source is not running.
   void SetProgressSource(ProgressSource source);
-  // As a source that always returns `last`, called at the next interval.
-  void SetLastProgress(protocol::Progress last);
+  // The same; `source` is first called at the next interval.
+  void ReplaceProgressSource(ProgressSource source);
 
   // Negotiated mode: what this rank announces and submits. Parameters submitted
   // before the loop handles the first of them share one message.

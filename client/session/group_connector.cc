@@ -208,6 +208,8 @@ absl::StatusOr<PlanInEffect> Session::Impl::Connect(plan::Plan plan) {
   const absl::Status started = AwaitUnlessOver(
       [](const View& view) { return view.phase >= SessionPhase::kRunning; });
   if (!started.ok()) return started;
+  const absl::Status grouped = ConnectDeclared(plan, &*communicators);
+  if (!grouped.ok()) return FailHere(step(), "Connect", grouped);
   auto compute = transport_->MakeDeviceContext();
   if (!compute.ok()) return FailHere(step(), "Connect", compute.status());
   auto executor = executor::Executor::Create(*std::move(communicators),

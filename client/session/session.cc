@@ -27,6 +27,14 @@ absl::StatusOr<ArenaBuffer> Session::Allocate(size_t bytes) {
   return impl_->arena().Allocate(bytes);
 }
 
+absl::StatusOr<AxisGroup> Session::Group(
+    const std::vector<std::string>& axes,
+    const std::vector<std::vector<int>>& index_groups) {
+  return impl_->Group({axes, index_groups});
+}
+
+absl::Status Session::Connect() { return impl_->ConnectGroups(); }
+
 Session::BusyScope Session::Busy(const std::string& reason,
                                  absl::Duration max) {
   return BusyScope(this, impl_->BeginBusy(reason, max));

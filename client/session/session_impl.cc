@@ -89,6 +89,10 @@ Session::Impl::Impl(
     std::vector<std::unique_ptr<session::ControlChannel>> channels)
     : options_(options),
       clock_(std::move(parts.clock)),
+      groups_([this](const std::vector<int>& ranks, const std::string& call,
+                     const absl::Status& error) {
+        return ExplainGroup(ranks, call, error);
+      }),
       event_loop_(std::make_unique<session::EventLoop>(
           MachineOptionsOf(options, parts), std::move(channels),
           clock_.get())) {}
@@ -114,6 +118,7 @@ std::string Session::Impl::WhyDestroyed() const {
 }
 
 absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
+  groups_.Close();
   bool too_late = false;
   {
     MutexLock lock(&mutex_);
@@ -142,6 +147,62 @@ absl::Status Session::Impl::AwaitUnlessOver(
         clock_->Now() + kCauseTimeout);
   }
   return WhyOver(*view);
+}
+
+// --- Groups -----------------------------------------------------------------
+
+absl::StatusOr<AxisGroup> Session::Impl::Group(
+    const protocol::AxisGroupDeclaration& declaration) {
+  return groups_.Declare(spec().mesh, rank(), spec().checked, declaration);
+}
+
+absl::Status Session::Impl::ConnectGroups() {
+  auto plan = AgreeOnPlan({});
+  if (!plan.ok()) return plan.status();
+  const Revision revision = plan->revision;
+  const auto connected = Connect(*std::move(plan));
+  if (!connected.ok()) return connected.status();
+  SetProgressSource([step = first_step(), revision] {
+    return protocol::Progress{.position = {.step = step}, .revision = revision};
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Session::Impl::ConnectDeclared(
+    const plan::Plan& plan,
+    session::GroupRegistry::Communicators* communicators) {
+  if (groups_.empty()) return absl::OkStatus();
+  auto device = transport_->MakeDeviceContext();
+  if (!device.ok()) return device.status();
+  const bool on_device = (*device)->NeedsOneOrder();
+  const GroupMemory memory{
+      .device = on_device ? *std::move(device) : nullptr,
+      .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); }};
+  absl::Status connected = groups_.Connect(plan, memory, communicators);
+  if (!connected.ok()) return connected;
+  AddWatch([this](const absl::Status& cause) {
+    groups_.Abort(std::string(cause.message()));
+  });
+  return absl::OkStatus();
+}
+
+session::EventLoop::ProgressSource Session::Impl::WithGroupCalls(
+    session::EventLoop::ProgressSource source) {
+  return [this, source = std::move(source)] {
+    protocol::Progress progress = source();
+    progress.group_calls = groups_.calls();
+    return progress;
+  };
+}
+
+absl::Status Session::Impl::ExplainGroup(const std::vector<int>& ranks,
+                                         const std::string& call,
+                                         const absl::Status& error) {
+  if (absl::Status over = status(); !over.ok()) return over;
+  // All members found it in what they called.
+  if (absl::IsInvalidArgument(error)) return FailHere(step(), call, error);
+  ReportPeerFailure(ranks, error);
+  return Explain(call, error);
 }
 
 // --- Busy -------------------------------------------------------------------

@@ -39,6 +39,7 @@
 #include "client/executor/executor.h"
 #include "client/session/control_channel.h"
 #include "client/session/event_loop.h"
+#include "client/session/group_registry.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "lockstep/session.h"
@@ -101,14 +102,21 @@ class Session::Impl {
 
   // Registers, waits until every rank has, fetches the plan, checks that it is
   // the announced one and can run, and accepts it. InvalidArgument if
-  // registrations differ: the message lists every differing rank.
+  // registrations or declared groups differ: the message lists every differing
+  // rank. FailedPrecondition for a second call.
   absl::StatusOr<plan::Plan> AgreeOnPlan(
       const std::vector<Parameter>& parameters);
 
   // Connects every communicator of the plan that this rank is a member of, in
   // the plan's order, and waits until every rank has. TakePipeline returns the
-  // same executor.
+  // same executor; declared groups get their communicators.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
+
+  // --- Groups of collectives over named axes ---
+  absl::StatusOr<AxisGroup> Group(
+      const protocol::AxisGroupDeclaration& declaration);
+  // Agrees on a plan without parameters and connects its groups.
+  absl::Status ConnectGroups();
 
   // Once, after Connect: the plan and the executor, if this rank has pipeline
   // lanes or tasks. FailedPrecondition if it has none, or they were taken.
@@ -145,10 +153,12 @@ class Session::Impl {
   }
   void RemoveWatch(uint64_t number) { event_loop_->RemoveWatch(number); }
   void SetProgressSource(session::EventLoop::ProgressSource source) {
-    event_loop_->SetProgressSource(std::move(source));
+    event_loop_->SetProgressSource(WithGroupCalls(std::move(source)));
   }
+  // As a source that always returns `last`, but for the calls of groups.
   void SetLastProgress(protocol::Progress last) {
-    event_loop_->SetLastProgress(std::move(last));
+    event_loop_->ReplaceProgressSource(
+        WithGroupCalls([last = std::move(last)] { return last; }));
   }
 
   // --- Passes, in negotiated mode; see event_loop.h ---
@@ -207,6 +217,16 @@ class Session::Impl {
   // Blocks until an epoch is formed.
   absl::Status Form(Parts& parts);
 
+  session::EventLoop::ProgressSource WithGroupCalls(
+      session::EventLoop::ProgressSource source);
+  // Gives the groups their communicators, out of those of the plan.
+  absl::Status ConnectDeclared(
+      const plan::Plan& plan,
+      session::GroupRegistry::Communicators* communicators);
+  // The cause of an error of a group's communicator.
+  absl::Status ExplainGroup(const std::vector<int>& ranks,
+                            const std::string& call, const absl::Status& error);
+
   // Fetches and checks the announced plan; retries transient errors.
   absl::StatusOr<plan::Plan> FetchPlan();
   absl::StatusOr<plan::Plan> FetchOnce(const std::string& digest,
@@ -232,7 +252,11 @@ class Session::Impl {
   std::shared_ptr<const session::View> formed_;  // when the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
+  session::GroupRegistry groups_;
+
   Mutex mutex_;
+  // AgreeOnPlan was called.
+  bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);

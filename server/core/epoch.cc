@@ -97,6 +97,7 @@ void Epoch::CompilePlan(EpochContext& context) {
                         .revision = std::max(durable_.revision, Revision{1}),
                         .registrations = std::move(registered.parameters),
                         .transports = std::move(registered.transports),
+                        .groups = std::move(registered.groups),
                         .observed_order = durable_.observed_order,
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};

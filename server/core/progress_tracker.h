@@ -33,6 +33,7 @@ struct RankProgress {
   std::string task;                  // likewise
   int awaits = -1;                   // likewise
   bool withdrawn = false;            // likewise
+  uint64_t group_calls = 0;          // likewise
   double step_seconds = 0;
   double exposed_seconds = 0;  // exposed communication, in the same steps
   Overlap overlap = Overlap::kAuto;

@@ -31,6 +31,7 @@ absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
   ++of.next;
   if (chunk.last) {
     of.transport = chunk.transport;
+    of.groups = chunk.groups;
     of.complete = true;
     ++completed_;
   }
@@ -50,9 +51,11 @@ Registrations Registry::Take() {
   Registrations registrations;
   registrations.parameters.reserve(ranks_.size());
   registrations.transports.reserve(ranks_.size());
+  registrations.groups.reserve(ranks_.size());
   for (Rank& rank : ranks_) {
     registrations.parameters.push_back(std::exchange(rank.parameters, {}));
     registrations.transports.push_back(std::exchange(rank.transport, {}));
+    registrations.groups.push_back(std::exchange(rank.groups, {}));
   }
   return registrations;
 }

@@ -1,5 +1,5 @@
 // What each rank registers, collected from chunks: its parameters and, with the
-// last chunk, its transport's capabilities.
+// last chunk, its transport's capabilities and the groups that it declares.
 //
 //   rank 0   | 0 | 1 | 2 last |      complete
 //   rank 1   | 0 | 1 |               waits for 2
@@ -23,8 +23,9 @@
 namespace lockstep::core {
 
 struct Registrations {
-  std::vector<std::vector<Parameter>> parameters;  // by rank
-  std::vector<TransportFacts> transports;          // by rank
+  std::vector<std::vector<Parameter>> parameters;                   // by rank
+  std::vector<TransportFacts> transports;                           // by rank
+  std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;  // by rank
 };
 
 class Registry {
@@ -55,6 +56,7 @@ class Registry {
   struct Rank {
     std::vector<Parameter> parameters;
     TransportFacts transport;
+    std::vector<protocol::AxisGroupDeclaration> groups;
     uint32_t next = 0;
     bool complete = false;
     bool repeats = false;  // sends a complete registration again

@@ -57,6 +57,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"on_unsubmitted", "warn"},
       {"uneven", "stop"},
       {"overlap", "auto"},
+      {"checked", "false"},
       {"seed", "0"},
   };
   const std::vector<SpecField> fields = FieldsOf(Digits());
@@ -73,7 +74,7 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
                                 reproducible, pipeline, timeouts, limits,
                                 on_stuck, on_unsubmitted, uneven, overlap,
-                                seed] = spec;
+                                checked, seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
@@ -83,7 +84,7 @@ size_t CountLeaves(const JobSpec& spec) {
       limits;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 10 + 5 + 1 + 8 + 6 + 3;
+  return 11 + 5 + 1 + 8 + 6 + 3;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -144,6 +145,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.on_unsubmitted = OnUnsubmitted::kIgnore; }},
       {"uneven", [](JobSpec& s) { s.uneven = Uneven::kJoin; }},
       {"overlap", [](JobSpec& s) { s.overlap = Overlap::kThread; }},
+      {"checked", [](JobSpec& s) { s.checked = true; }},
       {"seed",
        [](JobSpec& s) { s.seed = std::numeric_limits<uint64_t>::max(); }},
   };
@@ -321,10 +323,10 @@ TEST(JobSpecTest, AFaultNamesItsField) {
   }
 }
 
-TEST(JobSpecTest, EveryFieldButTheSeedCanBeAtFault) {
+TEST(JobSpecTest, EveryFieldButTheSeedAndCheckedCanBeAtFault) {
   std::set<std::string> at_fault;
   for (const Fault& fault : Faults()) at_fault.insert(fault.field);
-  EXPECT_EQ(at_fault.size() + 1, spec::SpecFields().size());
+  EXPECT_EQ(at_fault.size() + 2, spec::SpecFields().size());
 }
 
 }  // namespace

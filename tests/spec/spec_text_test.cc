@@ -42,6 +42,7 @@ on_stuck: evict
 on_unsubmitted: ignore
 uneven: join
 overlap: inline
+checked: true
 seed: 18446744073709551615
 )",
                                                     "spec.yaml");
@@ -67,6 +68,7 @@ seed: 18446744073709551615
                          .on_unsubmitted = OnUnsubmitted::kIgnore,
                          .uneven = Uneven::kJoin,
                          .overlap = Overlap::kInline,
+                         .checked = true,
                          .seed = 18446744073709551615u};
   EXPECT_EQ(*spec, expected);
 }

@@ -241,9 +241,11 @@ inline void Fill(Source& s, PipelineSpec& v) {
 }
 inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-         timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, seed] = v;
+         timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, checked,
+         seed] = v;
   All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-      timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, seed);
+      timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, checked,
+      seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -289,9 +291,13 @@ inline void Fill(Source& s, TransportFacts& v) {
   auto& [place, in_one, across, in_mixed] = v;
   All(s, place, in_one, across, in_mixed);
 }
+inline void Fill(Source& s, protocol::AxisGroupDeclaration& v) {
+  auto& [axes, index_groups] = v;
+  All(s, axes, index_groups);
+}
 inline void Fill(Source& s, protocol::RegisterChunk& v) {
-  auto& [index, last, parameters, transport] = v;
-  All(s, index, last, parameters, transport);
+  auto& [index, last, parameters, transport, groups] = v;
+  All(s, index, last, parameters, transport, groups);
 }
 inline void Fill(Source& s, protocol::PlanAck& v) {
   auto& [revision, digest] = v;
@@ -321,10 +327,10 @@ inline void Fill(Source& s, protocol::ParameterNames& v) {
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
          revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
-         awaits, withdrawn] = v;
+         awaits, withdrawn, group_calls] = v;
   All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
       revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
-      awaits, withdrawn);
+      awaits, withdrawn, group_calls);
 }
 inline void Fill(Source& s, protocol::ValueDigests& v) {
   auto& [parameters, digests] = v;

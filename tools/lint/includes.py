@@ -41,7 +41,8 @@ MAY_INCLUDE = {
     "client/transport/nccl": [*_TRANSPORT, "client/transport/common"],
     "client/collectives": [*_TRANSPORT, "client/transport/common"],
     "client/executor": [*_TRANSPORT, "client/transport/common"],
-    "client/session": [*_ANY_TRANSPORT, "plan/verify", "proto", "client/executor"],
+    "client/session": [*_ANY_TRANSPORT, "plan/verify", "proto", "client/executor",
+                       "client/collectives"],
     "client/gradient": _WORKER,
     "client/pipeline": _WORKER,
     "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels",
@@ -54,7 +55,8 @@ MAY_INCLUDE = {
 ANYTHING = ("tests", "bench")
 PUBLIC = (_VALUES,)
 WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
-    "arena", "captured_step", "communicator", "device_stream", "gradient_sync", "pipeline",
+    "arena", "axis_group", "captured_step", "communicator", "device_stream", "gradient_sync",
+    "host_calls", "pipeline",
     "pipeline_stage", "session", "stream", "verdict")}
 
 PURE = ("base/text/", "protocol/", "spec/", "plan/", "server/core/", "client/session/machine")

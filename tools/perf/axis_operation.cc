@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "client/collectives/axis_group.h"
+#include "client/collectives/axis_group_impl.h"
 #include "tools/perf/buffered.h"
 
 namespace lockstep::perf {
@@ -77,7 +77,9 @@ const AxisRow* Find(const std::string& op) {
 class AxisOperation final : public Buffered {
  public:
   AxisOperation(const PerfOptions& options, Communicator& comm)
-      : Buffered(options, comm), row_(*Find(options.op)), group_(&comm) {}
+      : Buffered(options, comm),
+        row_(*Find(options.op)),
+        group_(MakeAxisGroup(&comm)) {}
 
   absl::Status Prepare(size_t elements, Memory* memory) {
     part_ = elements / static_cast<size_t>(ranks());
@@ -235,9 +237,9 @@ class AxisOperation final : public Buffered {
   }
 
   const AxisRow& row_;
-  const collectives::AxisGroup group_;
+  const AxisGroup group_;
   size_t part_ = 0;  // elements of one member
-  std::optional<collectives::PreparedCollective> prepared_;
+  std::optional<PreparedCollective> prepared_;
   std::vector<int32_t> members_, starts_, sizes_, own_start_, integers_out_;
   std::vector<const void*> inputs_;
   std::vector<void*> outputs_;

@@ -1,7 +1,8 @@
 // Collectives over named axes of the mesh, as values: all of jax.lax's, and a
 // few with a root.
 //
-//   AxisCollective op = AllGather({"model"}, {.axis = 1, .tiled = true});
+//   const AxisCollective op{.kind = AxisCollectiveKind::kAllGather,
+//                           .axes = {"model"}, .axis = 1, .tiled = true};
 //   OutputTypes(op, 4, 0, {{DType::kF32, {2, 3}}})     // f32[2,12]
 //   TransposeOf(op)                                    // psum_scatter
 //

@@ -73,6 +73,8 @@ struct JobSpec {
   OnUnsubmitted on_unsubmitted = OnUnsubmitted::kWarn;
   Uneven uneven = Uneven::kStop;
   Overlap overlap = Overlap::kAuto;
+  // Members of a group compare each collective that they call on it.
+  bool checked = false;
   uint64_t seed = 0;  // for the samples of each step: lockstep/samples.h
 
   bool operator==(const JobSpec&) const = default;

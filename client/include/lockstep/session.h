@@ -17,7 +17,8 @@
 //
 // Threads: all methods may be called from any thread; Join and the destructor
 //          from one thread.
-// Ownership: GradientSync and communicators must be destroyed before it.
+// Ownership: GradientSync, groups and what they prepared must be destroyed
+//            before it.
 
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
@@ -32,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "lockstep/arena.h"
+#include "lockstep/axis_group.h"
 #include "lockstep/export.h"
 #include "lockstep/job_spec.h"
 
@@ -93,6 +95,24 @@ class LOCKSTEP_EXPORT Session {
   // Allocates memory that the job's transports can use without a copy. Zeroed,
   // aligned to 256 bytes.
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes);
+
+  // Declares the group of the ranks that differ from this one only in `axes`,
+  // row-major in the given order; `index_groups` divide it further
+  // (axis_collective.h). The same arguments give the same group. Each member
+  // must declare it, in any order, before the groups are connected: by
+  // GradientSync::Seal, or by Connect. Errors: InvalidArgument (an axis that
+  // the mesh lacks or that is there twice; index groups that repeat, miss or
+  // exceed members), FailedPrecondition (a new group once they are connected),
+  // ResourceExhausted (more than 256 groups).
+  absl::StatusOr<AxisGroup> Group(
+      const std::vector<std::string>& axes,
+      const std::vector<std::vector<int>>& index_groups = {});
+
+  // Connects the declared groups, in a program without a GradientSync. Blocks
+  // until every rank has called it. Errors: InvalidArgument (a group that some
+  // members did not declare), FailedPrecondition (called before, or Seal was),
+  // Session::status().
+  absl::Status Connect();
 
   // Tells the coordinator to expect no progress for at most `max`, until the
   // returned object is destroyed: for validation, loading, compiling. With

@@ -5,18 +5,18 @@
 #include <numeric>
 #include <random>
 
-#include "client/collectives/index_groups.h"
 #include "client/collectives/shapes.h"
 #include "gtest/gtest.h"
+#include "plan/axis_groups.h"
 #include "tests/conformance/collectives/run_collective.h"
 #include "tests/support/inproc/inproc.h"
 
 namespace lockstep {
 namespace {
 
-using collectives::AxisGroups;
 using conformance::CaseTensor;
 using conformance::RankTensors;
+using plan::AxisGroups;
 using Kind = AxisCollectiveKind;
 
 class AdjointTest : public testing::Test {
@@ -145,8 +145,7 @@ class AdjointTest : public testing::Test {
                         op.kind == Kind::kAllGatherInvariant;
     const auto transpose = TransposeOf(op, convention);
     ASSERT_TRUE(transpose.ok()) << transpose.status();
-    const AxisGroups groups =
-        *collectives::GroupsOver(mesh, op.axes, op.index_groups);
+    const AxisGroups groups = *plan::GroupsOver(mesh, op.axes, op.index_groups);
     const RankTensors outputs = Run(mesh, op, inputs);
     ASSERT_FALSE(outputs.empty());
     const RankTensors cotangents = Cotangents(outputs, groups, common);
@@ -185,8 +184,7 @@ class AdjointTest : public testing::Test {
   // scatter has inputs at its roots only.
   static void KeepAtRoots(const Mesh& mesh, const AxisCollective& op,
                           RankTensors* inputs) {
-    const AxisGroups groups =
-        *collectives::GroupsOver(mesh, op.axes, op.index_groups);
+    const AxisGroups groups = *plan::GroupsOver(mesh, op.axes, op.index_groups);
     for (const std::vector<int>& members : groups.groups) {
       for (size_t i = 0; i < members.size(); ++i) {
         if (static_cast<int>(i) != op.root) (*inputs)[members[i]].clear();
@@ -240,9 +238,7 @@ class AdjointTest : public testing::Test {
 
   int GroupSize(const Mesh& mesh, const AxisCollective& op) {
     return static_cast<int>(
-        collectives::GroupsOver(mesh, op.axes, op.index_groups)
-            ->groups[0]
-            .size());
+        plan::GroupsOver(mesh, op.axes, op.index_groups)->groups[0].size());
   }
 
   transport::InprocHub hub_;
@@ -381,8 +377,7 @@ TEST_F(AdjointTest, OfRaggedExchanges) {
     const Mesh mesh = DrawMesh();
     AxisCollective op{.kind = Kind::kRaggedAllToAll};
     DrawGroups(mesh, &op);
-    const AxisGroups groups =
-        *collectives::GroupsOver(mesh, op.axes, op.index_groups);
+    const AxisGroups groups = *plan::GroupsOver(mesh, op.axes, op.index_groups);
     const int size = static_cast<int>(groups.groups[0].size());
     const int slices = 1 + Draw(2);
     const int64_t rows = 5, out_rows = size * slices * 3 + 2;

@@ -1,15 +1,16 @@
 // Prepared collectives on communicators: reuse, order, bad memory, and members
 // that call different operations.
 
-#include "client/collectives/axis_group.h"
+#include "lockstep/axis_group.h"
 
 #include <thread>
 
+#include "client/collectives/axis_group_impl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/inproc_world.h"
 
-namespace lockstep::collectives {
+namespace lockstep {
 namespace {
 
 using Kind = AxisCollectiveKind;
@@ -22,8 +23,8 @@ class AxisGroupTest : public testing::Test {
   void Connect(int size, bool checked = false) {
     communicators_ = world_.Connect("group", size);
     for (const auto& communicator : communicators_) {
-      groups_.emplace_back(communicator.get(),
-                           AxisGroupOptions{.checked = checked});
+      groups_.push_back(
+          MakeAxisGroup(communicator.get(), {.checked = checked}));
     }
     streams_ = std::vector<HostStream>(size);
   }
@@ -31,8 +32,7 @@ class AxisGroupTest : public testing::Test {
   PreparedCollective Prepared(int member, const AxisCollective& op,
                               const std::vector<TensorType>& types) {
     auto prepared = groups_[member].Prepare(op, types);
-    EXPECT_TRUE(prepared.ok()) << prepared.status();
-    return prepared.ok() ? *std::move(prepared) : PreparedCollective();
+    return std::move(prepared).value();
   }
 
   testing_support::InprocWorld world_;
@@ -108,7 +108,8 @@ TEST_F(AxisGroupTest, RefusesMemoryThatCannotBe) {
 
 TEST_F(AxisGroupTest, UnevenGroupsAreForReductions) {
   Connect(1);
-  const AxisGroup group(communicators_[0].get(), {.even = false});
+  const AxisGroup group =
+      MakeAxisGroup(communicators_[0].get(), {.even = false});
   EXPECT_TRUE(group.Prepare({.kind = Kind::kPsum}, {F32({2})}).ok());
   EXPECT_THAT(
       group.Prepare({.kind = Kind::kAllGather}, {F32({2})}).status().message(),
@@ -160,6 +161,74 @@ TEST_F(AxisGroupTest, RefusesRaggedRowsOutsideOfTheTensors) {
   EXPECT_THAT(error_of(0, 1, -1, 1), HasSubstr("of the output"));
   EXPECT_THAT(error_of(0, 1, 0, 3), HasSubstr("of the output"));
   EXPECT_THAT(error_of(INT64_MAX, 1, 0, 1), HasSubstr("of the operand"));
+}
+
+TEST_F(AxisGroupTest,
+       OperationsThatAreStartedRunInOrderAndReportTheirOwnErrors) {
+  Connect(2);
+  const AxisCollective op{.kind = Kind::kPgather};
+  std::vector<std::thread> members;
+  for (int m = 0; m < 2; ++m) {
+    members.emplace_back([this, m, &op] {
+      const auto gather =
+          *groups_[m].Prepare(op, {F32({1}), {DType::kI32, {2}}});
+      const float x = 1.0f + m;
+      const int32_t right[2] = {1, 0}, wrong[2] = {0, m == 0 ? 2 : 1};
+      float out[2] = {}, refused[2] = {};
+      const auto bad = gather.Start({&x, wrong}, {refused});
+      const auto good = gather.Start({&x, right}, {out}, {bad->event()});
+      EXPECT_TRUE(good->Wait().ok()) << good->Wait();
+      EXPECT_TRUE(bad->Done() && good->Done());
+      EXPECT_THAT(out, ElementsAre(2, 1));
+      const absl::Status error = bad->Wait();
+      if (m == 0) {
+        EXPECT_EQ(error.message(),
+                  "pgather: the index 2 is outside of the 2 members");
+      } else {
+        EXPECT_TRUE(error.ok()) << error;
+      }
+    });
+  }
+  for (std::thread& member : members) member.join();
+}
+
+TEST_F(AxisGroupTest, AGroupRefusesOperationsOverOtherAxes) {
+  Connect(1);
+  const AxisGroup group = MakeAxisGroup(
+      communicators_[0].get(), {.axes = {"data"}, .checks_axes = true});
+  EXPECT_TRUE(group.Prepare({.kind = Kind::kPsum}, {F32({2})}).ok());
+  EXPECT_TRUE(
+      group.Prepare({.kind = Kind::kPsum, .axes = {"data"}}, {F32({2})}).ok());
+  EXPECT_EQ(
+      group
+          .Prepare(
+              {.kind = Kind::kPsum, .axes = {"data"}, .index_groups = {{0}}},
+              {F32({2})})
+          .status()
+          .message(),
+      "psum over data[0] was prepared with the group over data");
+}
+
+TEST_F(AxisGroupTest, CallsFailBeforeAGroupIsConnectedAndOnceItIsClosed) {
+  Connect(1);
+  const auto declared =
+      std::make_shared<AxisGroup::Impl>(AxisGroupOptions{.axes = {"data"}});
+  const auto psum =
+      *AxisGroup(declared).Prepare({.kind = Kind::kPsum}, {F32({1})});
+  float x = 3;
+  EXPECT_EQ(psum.Start({&x}, {&x}).status().message(),
+            "psum over data: the group is not connected yet: "
+            "GradientSync::Seal connects it, or Session::Connect");
+  EXPECT_EQ(psum.Run({&x}, {&x}, streams_[0]).code(),
+            absl::StatusCode::kFailedPrecondition);
+  declared->Connect(std::move(communicators_[0]), {});
+  EXPECT_TRUE(psum.Start({&x}, {&x})->Wait().ok());
+  EXPECT_EQ(declared->calls(), 1u);
+  declared->Close();
+  EXPECT_EQ(psum.Start({&x}, {&x}).status().message(),
+            "psum over data: this worker has left the job");
+  EXPECT_EQ(psum.Run({&x}, {&x}, streams_[0]).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 // What each member calls, and what the error must say.
@@ -215,4 +284,4 @@ TEST_F(AxisGroupTest, DifferentCallsGiveAllMembersOneErrorIfChecked) {
 }
 
 }  // namespace
-}  // namespace lockstep::collectives
+}  // namespace lockstep

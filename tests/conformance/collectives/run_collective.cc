@@ -5,17 +5,16 @@
 #include <optional>
 #include <utility>
 
-#include "client/collectives/axis_group.h"
-#include "client/collectives/index_groups.h"
+#include "client/collectives/axis_group_impl.h"
 #include "client/collectives/shapes.h"
+#include "lockstep/axis_group.h"
 #include "lockstep/stream.h"
+#include "plan/axis_groups.h"
 
 namespace lockstep::conformance {
 namespace {
 
-using collectives::AxisGroup;
-using collectives::AxisGroups;
-using collectives::PreparedCollective;
+using plan::AxisGroups;
 
 // One rank of a call.
 struct CallRank {
@@ -39,8 +38,7 @@ class CollectiveRun {
         checked_(checked) {}
 
   absl::StatusOr<RankTensors> Execute() {
-    const auto groups =
-        collectives::GroupsOver(mesh_, op_.axes, op_.index_groups);
+    const auto groups = plan::GroupsOver(mesh_, op_.axes, op_.index_groups);
     if (!groups.ok()) return groups.status();
     ranks_ = std::vector<CallRank>(inputs_.size());
     outputs_.resize(inputs_.size());
@@ -72,8 +70,8 @@ class CollectiveRun {
       for (size_t i = 0; i < members.size(); ++i) {
         CallRank& rank = ranks_[members[i]];
         rank.communicator = (**group)[i].get();
-        const AxisGroup axis_group(rank.communicator,
-                                   {.even = groups.even, .checked = checked_});
+        const AxisGroup axis_group = MakeAxisGroup(
+            rank.communicator, {.even = groups.even, .checked = checked_});
         absl::Status s = Prepare(members[i], axis_group, members);
         if (!s.ok()) return s;
       }

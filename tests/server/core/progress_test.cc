@@ -89,6 +89,17 @@ TEST(StallTest, SubmittingParametersIsProgress) {
   EXPECT_THAT(fixture.View().stalls, IsEmpty());
 }
 
+TEST(StallTest, CallsOfGroupsAreProgress) {
+  CoordinatorFixture fixture(SpecOf(1));
+  fixture.RunAll();
+  for (uint64_t calls = 0; calls < 10; ++calls) {
+    fixture.Says(1, protocol::Progress{.position = {0, Phase::kIdle},
+                                       .group_calls = calls});
+    fixture.WaitWithHeartbeats(20, {1});
+  }
+  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+}
+
 TEST(StallTest, BusyIsNotStuckUntilItsTimeIsUp) {
   CoordinatorFixture fixture(SpecOf(1));
   fixture.RunAll();

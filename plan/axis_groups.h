@@ -3,8 +3,8 @@
 //   mesh data=2,model=2, axes {"data"}:  ranks 0 2 and 1 3
 //   index_groups {{1},{0}} of it:        each rank alone
 
-#ifndef LOCKSTEP_CLIENT_COLLECTIVES_INDEX_GROUPS_H_
-#define LOCKSTEP_CLIENT_COLLECTIVES_INDEX_GROUPS_H_
+#ifndef LOCKSTEP_PLAN_AXIS_GROUPS_H_
+#define LOCKSTEP_PLAN_AXIS_GROUPS_H_
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/mesh.h"
 
-namespace lockstep::collectives {
+namespace lockstep::plan {
 
 struct AxisGroups {
   // World ranks: those of a group in the order of their indices; groups by
@@ -31,6 +31,6 @@ absl::StatusOr<AxisGroups> GroupsOver(
 // The position of the group that has `rank`.
 size_t GroupWith(const AxisGroups& groups, int rank);
 
-}  // namespace lockstep::collectives
+}  // namespace lockstep::plan
 
-#endif  // LOCKSTEP_CLIENT_COLLECTIVES_INDEX_GROUPS_H_
+#endif  // LOCKSTEP_PLAN_AXIS_GROUPS_H_

@@ -1,4 +1,4 @@
-#include "client/collectives/index_groups.h"
+#include "plan/axis_groups.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
-namespace lockstep::collectives {
+namespace lockstep::plan {
 namespace {
 
 absl::Status CheckAxes(const Mesh& mesh, const std::vector<std::string>& axes) {
@@ -86,4 +86,4 @@ size_t GroupWith(const AxisGroups& groups, int rank) {
   Fatal("no group has this rank");
 }
 
-}  // namespace lockstep::collectives
+}  // namespace lockstep::plan

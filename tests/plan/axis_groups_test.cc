@@ -1,9 +1,9 @@
-#include "client/collectives/index_groups.h"
+#include "plan/axis_groups.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace lockstep::collectives {
+namespace lockstep::plan {
 namespace {
 
 using testing::ElementsAre;
@@ -17,7 +17,7 @@ std::string ErrorOf(const std::vector<std::string>& axes,
   return std::string(groups.status().message());
 }
 
-TEST(IndexGroupsTest, TheFirstNamedAxisIsTheSlowest) {
+TEST(AxisGroupsTest, TheFirstNamedAxisIsTheSlowest) {
   EXPECT_THAT(GroupsOver(kMesh, {"model", "data"}, {})->groups,
               ElementsAre(ElementsAre(0, 3, 1, 4, 2, 5)));
   EXPECT_THAT(
@@ -26,7 +26,7 @@ TEST(IndexGroupsTest, TheFirstNamedAxisIsTheSlowest) {
   EXPECT_EQ(GroupsOver(kMesh, {}, {})->groups.size(), 6u);
 }
 
-TEST(IndexGroupsTest, TheOrderInAListIsTheOrderOfItsMembers) {
+TEST(AxisGroupsTest, TheOrderInAListIsTheOrderOfItsMembers) {
   const auto groups = *GroupsOver(kMesh, {"model"}, {{2, 0}, {1}});
   EXPECT_THAT(groups.groups, ElementsAre(ElementsAre(2, 0), ElementsAre(1),
                                          ElementsAre(5, 3), ElementsAre(4)));
@@ -35,13 +35,13 @@ TEST(IndexGroupsTest, TheOrderInAListIsTheOrderOfItsMembers) {
   EXPECT_TRUE(GroupsOver(kMesh, {"model"}, {{2}, {0}, {1}})->even);
 }
 
-TEST(IndexGroupsTest, RefusesUnknownAxes) {
+TEST(AxisGroupsTest, RefusesUnknownAxes) {
   EXPECT_EQ(ErrorOf({"batch"}, {}),
             "the mesh data=2,model=3 has no axis batch");
   EXPECT_EQ(ErrorOf({"data", "data"}, {}), "the axis data is named twice");
 }
 
-TEST(IndexGroupsTest, RefusesGroupsThatAreNoPartition) {
+TEST(AxisGroupsTest, RefusesGroupsThatAreNoPartition) {
   EXPECT_EQ(ErrorOf({"model"}, {{0, 1}, {1, 2}}),
             "the index groups have 1 twice");
   EXPECT_EQ(ErrorOf({"model"}, {{0, 1}}),
@@ -52,4 +52,4 @@ TEST(IndexGroupsTest, RefusesGroupsThatAreNoPartition) {
 }
 
 }  // namespace
-}  // namespace lockstep::collectives
+}  // namespace lockstep::plan

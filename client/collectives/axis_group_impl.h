@@ -1,0 +1,120 @@
+// A group of ranks and the communicator that connects them.
+//
+//   declared ──Connect──▶ connected ──Close──▶ closed
+//
+// Threads: all methods from any thread; the calls that they serve from one.
+
+#ifndef LOCKSTEP_CLIENT_COLLECTIVES_AXIS_GROUP_IMPL_H_
+#define LOCKSTEP_CLIENT_COLLECTIVES_AXIS_GROUP_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "client/transport/common/scratch.h"
+#include "client/transport/device_context.h"
+#include "lockstep/arena.h"
+#include "lockstep/axis_group.h"
+#include "lockstep/communicator.h"
+
+namespace lockstep {
+
+struct AxisGroupOptions {
+  std::vector<std::string> axes = {};
+  std::vector<std::vector<int>> index_groups = {};
+  int size = 1;
+  int index = 0;     // of this rank
+  bool even = true;  // all groups of the same axes have this group's size
+  bool checks_axes = false;  // operations must name no other axes
+  // Before each operation that moves data (but psend and precv) the members
+  // compare what they call. If it differs, all get InvalidArgument with every
+  // member's call, and the communicator is aborted: nothing hangs. The same on
+  // all members.
+  bool checked = false;
+};
+
+// The kind of memory that a group's operations move.
+struct GroupMemory {
+  // Null: the host's.
+  std::shared_ptr<transport::DeviceContext> device;
+  // Memory of that kind, for steps in between.
+  std::function<absl::StatusOr<ArenaBuffer>(size_t bytes)> allocate;
+};
+
+class AxisGroup::Impl {
+ public:
+  // The cause of an error of the communicator, in the call of this name; may
+  // block until it is known. Null: the error itself.
+  using Explain =
+      std::function<absl::Status(const std::string& call, const absl::Status&)>;
+
+  explicit Impl(AxisGroupOptions options, Explain explain = nullptr)
+      : options_(std::move(options)), explain_(std::move(explain)) {}
+
+  const AxisGroupOptions& options() const { return options_; }
+
+  // What still runs on the own stream ends with an error.
+  ~Impl() { Close(); }
+
+  // Once. The communicator's ranks are the members in the order of their
+  // indices.
+  void Connect(std::shared_ptr<Communicator> communicator, GroupMemory memory);
+  // Drops the communicator, which is destroyed once no call uses it.
+  void Close();
+
+  // FailedPrecondition before Connect and after Close, and the cause if the
+  // communicator has failed: `call` is to use it.
+  absl::StatusOr<std::shared_ptr<Communicator>> CommunicatorFor(
+      const std::string& call);
+  // The group's own stream, on which `call` is to run. FailedPrecondition as
+  // above; errors of the device.
+  absl::StatusOr<Stream*> OwnStream(const std::string& call);
+  GroupMemory memory() const;
+
+  // Runs what `enqueue` enqueues on the own stream, as the operation `call`,
+  // and waits for it. Errors as PendingCollective::Wait.
+  absl::Status RunAndWait(
+      const std::string& call,
+      absl::FunctionRef<absl::Status(Communicator&, Stream&)> enqueue);
+
+  // `error`: of a call whose communicator has failed.
+  absl::Status Explained(const std::string& call, const absl::Status& error) {
+    return explain_ == nullptr ? error : explain_(call, error);
+  }
+
+  const std::shared_ptr<transport::ScratchPool>& pool() const { return pool_; }
+  // Operations that were called.
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  absl::Status NotConnected(const std::string& call) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const AxisGroupOptions options_;
+  const Explain explain_;
+  const std::shared_ptr<transport::ScratchPool> pool_ =
+      std::make_shared<transport::ScratchPool>();
+  std::atomic<uint64_t> calls_{0};
+
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(mutex_);
+  GroupMemory memory_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A connected group of a communicator that outlives it, without a session.
+AxisGroup MakeAxisGroup(Communicator* communicator,
+                        AxisGroupOptions options = {});
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_COLLECTIVES_AXIS_GROUP_IMPL_H_

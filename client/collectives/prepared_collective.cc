@@ -1,0 +1,299 @@
+#include "client/collectives/prepared_collective.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/absl_view.h"
+#include "base/check.h"
+#include "client/collectives/lowering.h"
+#include "client/collectives/ragged.h"
+#include "client/collectives/shapes.h"
+#include "client/collectives/signature.h"
+
+namespace lockstep {
+
+using collectives::CallMemory;
+using collectives::CallOutcome;
+using collectives::CallStream;
+using collectives::IsLocal;
+using collectives::Lowered;
+using collectives::SendOrRecv;
+using collectives::Step;
+
+// One call: what its steps use, kept until the last one has run.
+struct PreparedCollective::Impl::CallInFlight {
+  CallMemory memory;
+  std::shared_ptr<transport::ScratchPool> pool;
+  transport::Scratch scratch;
+  std::shared_ptr<const Lowered> lowered;
+};
+
+// The memory of one comparison: the own signature, then those of all members.
+struct PreparedCollective::Impl::SignatureExchange {
+  std::shared_ptr<transport::ScratchPool> pool;
+  transport::Scratch memory;
+  std::shared_ptr<const std::string> own;
+};
+
+namespace {
+
+using Kind = AxisCollectiveKind;
+
+bool TakesUnevenGroups(const AxisCollective& op) {
+  switch (op.kind) {
+    case Kind::kPvary:
+    case Kind::kAxisIndex:
+    case Kind::kAxisSize: return true;
+    case Kind::kReduce: return false;  // its root must be in every group
+    default: return collectives::ReductionOf(op).has_value();
+  }
+}
+
+// Reductions and pbroadcast, whose outputs may be their inputs.
+bool WorksInPlace(const AxisCollective& op) {
+  return TakesUnevenGroups(op) || op.kind == Kind::kPbroadcast ||
+         op.kind == Kind::kReduce;
+}
+
+// All members take part at the same time, so they can compare their calls.
+bool MembersMeet(Kind kind) {
+  switch (kind) {
+    case Kind::kAxisIndex:
+    case Kind::kAxisSize:
+    case Kind::kPvary:
+    case Kind::kOwnSlice:
+    case Kind::kPsend:
+    case Kind::kPrecv: return false;
+    default: return true;
+  }
+}
+
+bool IsRagged(Kind kind) {
+  return kind == Kind::kRaggedAllToAll ||
+         kind == Kind::kRaggedAllToAllTranspose;
+}
+
+// Input t may be null: this member's is not read.
+bool MayBeNull(const AxisCollective& op, size_t t, bool is_root) {
+  switch (op.kind) {
+    case Kind::kPbroadcast:
+    case Kind::kScatter: return !is_root;
+    case Kind::kRaggedAllToAllTranspose: return t == 5;
+    case Kind::kPrecv: return true;
+    default: return false;
+  }
+}
+
+absl::Status SendAndReceive(const Step& step, const CallMemory& memory,
+                            Communicator& communicator, Stream& stream) {
+  return communicator.Group([&]() -> absl::Status {
+    for (const SendOrRecv& m : step.messages) {
+      absl::Status status =
+          m.send ? communicator.Send(memory.Read(m.buffer), m.bytes, DType::kU8,
+                                     m.peer, stream)
+                 : communicator.Recv(memory.Write(m.buffer), m.bytes,
+                                     DType::kU8, m.peer, stream);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+}
+
+// Enqueues a step that calls the communicator.
+absl::Status Call(const Step& step, const CallMemory& memory,
+                  Communicator& communicator, Stream& stream) {
+  const void* const in = memory.Read(step.in);
+  void* const out = memory.Write(step.out);
+  switch (step.kind) {
+    case Step::Kind::kAllReduce:
+      return communicator.AllReduce(in, out, step.count, step.dtype, step.op,
+                                    stream);
+    case Step::Kind::kReduceScatter:
+      return communicator.ReduceScatter(in, out, step.count, step.dtype,
+                                        step.op, stream);
+    case Step::Kind::kAllGather:
+      return communicator.AllGather(in, out, step.count, step.dtype, stream);
+    case Step::Kind::kBroadcast:
+      return communicator.Broadcast(out, step.count, step.dtype, step.index,
+                                    stream);
+    case Step::Kind::kAllToAll:
+      return communicator.AllToAll(in, out, step.count, step.dtype, stream);
+    case Step::Kind::kMessages:
+      return SendAndReceive(step, memory, communicator, stream);
+    default: Fatal("a local step is no call of a communicator");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const PreparedCollective::Impl>>
+PreparedCollective::Impl::Make(std::shared_ptr<AxisGroup::Impl> group,
+                               AxisCollective op,
+                               absl::Span<const TensorType> inputs) {
+  const AxisGroupOptions& options = group->options();
+  if (!options.even && !TakesUnevenGroups(op)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        AbslView(Name(op.kind)),
+        ": takes index groups of equal size: only reductions take others"));
+  }
+  auto outputs = OutputTypes(op, options.size, options.index, inputs);
+  if (!outputs.ok()) return outputs.status();
+  auto lowered = collectives::Lower(op, options.size, options.index, inputs);
+  if (!lowered.ok()) return lowered.status();
+  std::shared_ptr<Impl> made(new Impl(std::move(group)));
+  made->name_ = absl::StrCat(AbslView(Name(op.kind)), " over ",
+                             absl::StrJoin(op.axes, ","));
+  made->inputs_.assign(inputs.begin(), inputs.end());
+  made->outputs_ = *std::move(outputs);
+  made->lowered_ = std::make_shared<const Lowered>(*std::move(lowered));
+  if (options.checked && options.size > 1 && MembersMeet(op.kind)) {
+    made->signature_ = std::make_shared<const std::string>(
+        collectives::SignatureText(op, inputs));
+  }
+  made->op_ = std::move(op);
+  return made;
+}
+
+absl::Status PreparedCollective::Impl::CheckSignatures(
+    const std::shared_ptr<Communicator>& communicator,
+    CallStream& stream) const {
+  const auto exchange = std::make_shared<SignatureExchange>();
+  exchange->pool = group_->pool();
+  exchange->own = signature_;
+  const int size = communicator->size();
+  constexpr size_t kBytes = collectives::kSignatureBytes;
+  absl::Status status = exchange->pool->Take(
+      kBytes * (static_cast<size_t>(size) + 1), &exchange->memory);
+  if (!status.ok()) return status;
+  std::byte* const own = exchange->memory.data();
+  std::byte* const all = own + kBytes;
+  stream.Enqueue([exchange, own] {
+    collectives::WriteSignature(*exchange->own, own);
+    return absl::OkStatus();
+  });
+  status =
+      communicator->AllGather(own, all, kBytes, DType::kU8, stream.stream());
+  stream.Enqueue([exchange, all, size, communicator] {
+    if (!communicator->status().ok()) return absl::OkStatus();
+    const std::string fault = collectives::SignatureFault(all, size);
+    if (fault.empty()) return absl::OkStatus();
+    const std::string message =
+        absl::StrCat("the ranks of a group call different operations: ", fault);
+    communicator->Abort(message);
+    return absl::InvalidArgumentError(message);
+  });
+  return status;
+}
+
+absl::Status PreparedCollective::Impl::CheckMemory(
+    absl::Span<const void* const> inputs,
+    absl::Span<void* const> outputs) const {
+  const auto invalid = [&](auto... parts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(AbslView(Name(op_.kind)), ": ", parts...));
+  };
+  if (inputs.size() != inputs_.size() || outputs.size() != outputs_.size()) {
+    return invalid("got ", inputs.size(), " inputs and ", outputs.size(),
+                   " outputs, not ", inputs_.size(), " and ", outputs_.size());
+  }
+  const bool is_root = group_->options().index == op_.root;
+  for (size_t t = 0; t < inputs.size(); ++t) {
+    if (inputs[t] == nullptr && collectives::ElementsOf(inputs_[t]) > 0 &&
+        !MayBeNull(op_, t, is_root)) {
+      return invalid("input ", t, " is null");
+    }
+  }
+  for (size_t t = 0; t < outputs.size(); ++t) {
+    if (outputs[t] == nullptr && collectives::ElementsOf(outputs_[t]) > 0) {
+      return invalid("output ", t, " is null");
+    }
+    const bool in_place = t < inputs.size() && outputs[t] == inputs[t] &&
+                          collectives::ElementsOf(inputs_[t]) > 0;
+    if (in_place && !WorksInPlace(op_)) {
+      return invalid("output ", t, " is its input: not in place");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+    Stream& stream, std::shared_ptr<CallOutcome> outcome) const {
+  if (absl::Status right = CheckMemory(inputs, outputs); !right.ok()) {
+    return right;
+  }
+  auto* const host = dynamic_cast<HostStream*>(&stream);
+  if (host == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        AbslView(Name(op_.kind)), ": the stream is not a stream of the host"));
+  }
+  auto communicator = group_->CommunicatorFor(name_);
+  if (!communicator.ok()) return communicator.status();
+  CallStream call_stream(*host, std::move(outcome));
+  if (signature_ != nullptr) {
+    absl::Status enqueued = CheckSignatures(*communicator, call_stream);
+    if (!enqueued.ok()) return enqueued;
+  }
+  const absl::Status enqueued =
+      IsRagged(op_.kind)
+          ? collectives::RunRagged(op_, inputs_, inputs, outputs,
+                                   **communicator, group_->pool(), call_stream)
+          : EnqueueSteps(inputs, outputs, **communicator, call_stream);
+  if (!enqueued.ok()) return enqueued;
+  return communicator;
+}
+
+absl::Status PreparedCollective::Impl::EnqueueSteps(
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+    Communicator& communicator, CallStream& stream) const {
+  auto call = std::make_shared<CallInFlight>();
+  call->memory.inputs.assign(inputs.begin(), inputs.end());
+  call->memory.outputs.assign(outputs.begin(), outputs.end());
+  call->lowered = lowered_;
+  const bool uses_scratch = lowered_->scratch_bytes > 0;
+  if (uses_scratch) {
+    call->pool = group_->pool();
+    absl::Status taken =
+        call->pool->Take(lowered_->scratch_bytes, &call->scratch);
+    if (!taken.ok()) return taken;
+    call->memory.scratch = call->scratch.data();
+  }
+  const absl::Status status = Enqueue(call, communicator, stream);
+  const bool keeps_scratch =
+      uses_scratch && (!status.ok() || !IsLocal(lowered_->steps.back()));
+  if (keeps_scratch) stream.Enqueue([call] { return absl::OkStatus(); });
+  return status;
+}
+
+absl::Status PreparedCollective::Impl::RunLocalSteps(const CallInFlight& call,
+                                                     size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) {
+    absl::Status status =
+        collectives::RunLocalStep(call.lowered->steps[i], call.memory);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PreparedCollective::Impl::Enqueue(
+    const std::shared_ptr<CallInFlight>& call, Communicator& communicator,
+    CallStream& stream) const {
+  const std::vector<Step>& steps = lowered_->steps;
+  for (size_t i = 0; i < steps.size();) {
+    if (!IsLocal(steps[i])) {
+      absl::Status status =
+          Call(steps[i], call->memory, communicator, stream.stream());
+      if (!status.ok()) return status;
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < steps.size() && IsLocal(steps[end])) ++end;
+    stream.Enqueue([call, i, end] { return RunLocalSteps(*call, i, end); });
+    i = end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,220 @@
+// Groups of collectives over named axes in whole jobs: the real coordinator
+// core, the in-process transport.
+
+#include <atomic>
+#include <functional>
+#include <future>
+
+#include "lockstep/host_calls.h"
+#include "tests/client/session/job_fixture.h"
+#include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using Kind = AxisCollectiveKind;
+
+// Rank r is data r / 2, pipe r % 2.
+class GroupJobTest : public JobFixture {
+ protected:
+  GroupJobTest() { spec_.transport = "shm"; }
+  ~GroupJobTest() override { sessions_.clear(); }
+
+  Joined Join(const JoinOptions& options) override {
+    return Session::Impl::Join(
+        options, {.channels = MakeFakeChannels(&server_),
+                  .make_transport =
+                      [this](const JobSpec&) {
+                        return transport::MakeInprocTransport(&hub_);
+                      },
+                  .clock = clock_,
+                  .process = {"host", 1, "boot", 1},
+                  .incarnation = ++incarnations_});
+  }
+
+  // Calls body(session) for all ranks at the same time.
+  void ForAll(const std::function<void(Session&)>& body) {
+    std::vector<std::future<void>> ranks;
+    for (auto& session : sessions_) {
+      ranks.push_back(std::async(std::launch::async,
+                                 [&session, &body] { body(*session); }));
+    }
+    for (auto& rank : ranks) rank.get();
+  }
+
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> incarnations_ = 0;
+  CoreServer server_{clock_.get()};
+  transport::InprocHub hub_;
+};
+
+absl::StatusOr<double> SumOver(const AxisGroup& group, double own) {
+  const auto sums = AllReduceScalars(group, {own});
+  if (!sums.ok()) return sums.status();
+  return (*sums)[0];
+}
+
+TEST_F(GroupJobTest, GroupsAreDeclaredConnectedAndUsedWithoutGradients) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto world = session.Group({"data", "pipe"});
+    const auto data = session.Group({"data"});
+    const auto halves = session.Group({"pipe", "data"}, {{3, 0}, {1, 2}});
+    ASSERT_TRUE(world.ok() && data.ok() && halves.ok());
+    EXPECT_EQ(data->size(), 2);
+    EXPECT_EQ(data->index(), session.rank() / 2);
+    EXPECT_EQ(SumOver(*data, 1).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    ASSERT_TRUE(session.Connect().ok()) << session.status();
+    EXPECT_EQ(*SumOver(*world, session.rank()), 6);
+    EXPECT_EQ(*SumOver(*data, session.rank()), session.rank() % 2 == 0 ? 2 : 4);
+    // Members by pipe, then data: ranks 0, 2, 1, 3.
+    const bool is_outer = session.rank() == 3 || session.rank() == 0;
+    EXPECT_EQ(*SumOver(*halves, session.rank()), 3);
+    EXPECT_EQ(halves->index(),
+              session.rank() == 3 || session.rank() == 2 ? 0 : 1);
+    const auto ranks =
+        AllGatherObjects(*halves, std::to_string(session.rank()));
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    if (is_outer) {
+      EXPECT_THAT(*ranks, ElementsAre("3", "0"));
+    } else {
+      EXPECT_THAT(*ranks, ElementsAre("2", "1"));
+    }
+  });
+  LeaveAll();
+  EXPECT_EQ(server_.Describe("job")->state, JobState::kCompleted);
+}
+
+TEST_F(GroupJobTest, OneDeclarationIsOneGroupAndLateOnesAreRefused) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto group = session.Group({"data"});
+    EXPECT_EQ(&session.Group({"data"})->impl(), &group->impl());
+    EXPECT_NE(&session.Group({"data"}, {{0, 1}})->impl(), &group->impl());
+    EXPECT_EQ(session.Group({"batch"}).status().message(),
+              "the mesh data=2,pipe=2 has no axis batch");
+    EXPECT_THAT(std::string(session.Group({"data"}, {{0}}).status().message()),
+                HasSubstr("the index groups lack 1"));
+    ASSERT_TRUE(session.Connect().ok());
+    EXPECT_EQ(&session.Group({"data"})->impl(), &group->impl());
+    EXPECT_EQ(session.Group({"pipe"}).status().message(),
+              "the group over pipe is declared after GradientSync::Seal or "
+              "Session::Connect: declare all groups before");
+    EXPECT_THAT(std::string(session.Connect().message()),
+                HasSubstr("agree on one plan in an epoch"));
+    EXPECT_TRUE(Barrier(*group).ok());
+  });
+  LeaveAll();
+}
+
+TEST_F(GroupJobTest, AGroupThatOneMemberDoesNotDeclareIsOneErrorToAll) {
+  JoinAll();
+  ForAll([](Session& session) {
+    ASSERT_TRUE(session.Group({"data"}).ok());
+    if (session.rank() != 2) {
+      ASSERT_TRUE(session.Group({"pipe"}).ok());
+    }
+    const absl::Status refused = session.Connect();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("a group over pipe is declared by ranks 0-1, 3 and "
+                          "not by rank 2: all its members, ranks 2-3, must "
+                          "declare it"));
+  });
+}
+
+TEST_F(GroupJobTest, TheEndOfTheEpochEndsEveryCallWithItsCause) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto world = session.Group({"data", "pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    const auto psum =
+        *world->Prepare({.kind = Kind::kPsum}, {{DType::kF32, {1}}});
+    float x = 1;
+    absl::StatusOr<PendingCollective> pending =
+        absl::FailedPreconditionError("rank 3 starts none");
+    if (session.rank() == 3) {
+      session.ReportFailure("Train", absl::InternalError("loss is NaN"));
+    } else {
+      pending = psum.Start({&x}, {&x});
+      // It may have ended before the call.
+      if (pending.ok()) pending = pending->Wait();
+    }
+    const auto is_cause =
+        AllOf(HasSubstr("worker-3"), HasSubstr("loss is NaN"));
+    if (session.rank() != 3) {
+      EXPECT_THAT(std::string(pending.status().message()), is_cause);
+    }
+    EXPECT_THAT(std::string(psum.Start({&x}, {&x}).status().message()),
+                is_cause);
+    HostStream stream;
+    EXPECT_THAT(std::string(psum.Run({&x}, {&x}, stream).message()), is_cause);
+    EXPECT_THAT(std::string(Barrier(*world).message()), is_cause);
+  });
+}
+
+TEST_F(GroupJobTest, DifferentCallsOnACheckedGroupEndTheEpochWithAllOfThem) {
+  spec_.checked = true;
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto world = session.Group({"data", "pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    const bool differs = session.rank() == 1;
+    const auto call = *world->Prepare(
+        {.kind = differs ? Kind::kPmax : Kind::kPsum}, {{DType::kF32, {2}}});
+    float x[2] = {};
+    const auto pending = call.Start({x}, {x});
+    const absl::Status error =
+        pending.ok() ? pending->Wait() : pending.status();
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("ranks 0, 2-3: psum over data,pipe of f32[2]"),
+                      HasSubstr("rank 1: pmax over data,pipe of f32[2]")));
+    EXPECT_EQ(session.status().message(), error.message());
+  });
+}
+
+TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
+  JoinAll();
+  std::promise<void> blocked;
+  ForAll([&](Session& session) {
+    const auto data = session.Group({"data"});
+    ASSERT_TRUE(session.Connect().ok());
+    if (session.rank() == 2) {
+      blocked.get_future().wait();
+      EXPECT_TRUE(session.Leave().ok());
+      return;
+    }
+    if (session.rank() != 0) return;
+    const auto gather =
+        *data->Prepare({.kind = Kind::kAllGather}, {{DType::kI32, {}}});
+    const int own = 7;
+    int all[2] = {};
+    const auto pending = gather.Start({&own}, {all});
+    ASSERT_TRUE(pending.ok());
+    blocked.set_value();
+    const absl::Status error = pending->Wait();
+    EXPECT_FALSE(error.ok());
+    EXPECT_THAT(std::string(error.message()), HasSubstr("worker-2"));
+  });
+}
+
+TEST_F(GroupJobTest, CallsAfterLeavingAreRefused) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto data = session.Group({"data"});
+    ASSERT_TRUE(session.Connect().ok());
+    EXPECT_TRUE(Barrier(*data).ok());
+    EXPECT_TRUE(session.Leave().ok());
+    EXPECT_EQ(Barrier(*data).message(),
+              "Barrier: this worker has left the job");
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::session
