@@ -245,14 +245,82 @@ class ReductionSteps final : public StepList {
   }
 
   void PsumScatter() {
-    for (size_t t = 0; t < inputs_.size(); ++t) SumAndScatter(t);
+    std::vector<ReductionPath> paths;
+    for (const TensorType& in : inputs_) {
+      paths.push_back(PathOf(ReduceOp::kSum, in.dtype));
+    }
+    for (const auto& [path, batch] : Batches(paths)) {
+      if (batch.size() == 1) {
+        SumAndScatter(batch[0]);
+      } else {
+        SumAndScatterBatch(paths, path, batch);
+      }
+    }
+  }
+
+  AxisBlocks BlocksOf(size_t t) const {
+    return SplitAt(inputs_[t], *NormalAxis(op_.axis, inputs_[t].shape.size()),
+                   size_);
+  }
+
+  // Each member's part of all tensors in a row:
+  //
+  //   wire   member 0: [part of t0 | part of t1]   member 1: [...]
+  //   sums             [sum of t0  | sum of t1 ]
+  void SumAndScatterBatch(const std::vector<ReductionPath>& paths,
+                          const ReductionPath& path, const Batch& batch) {
+    const size_t word = SizeOf(path.dtype);
+    size_t words = 0;
+    for (const size_t t : batch) {
+      words += ElementsOf(outputs_[t]) * paths[t].words;
+    }
+    const size_t stride = words * word;
+    const BufferRef wire = Scratch(n() * stride), sums = Scratch(stride);
+    BufferRef at = wire;
+    for (const size_t t : batch) {
+      WriteParts(paths[t], t, at, stride);
+      at = at.At(ElementsOf(outputs_[t]) * paths[t].words * word);
+    }
+    if (path.gather) {
+      const BufferRef rows = Scratch(n() * stride);
+      Add(StepKind::kAllToAll, wire, rows, stride, DType::kU8);
+      ReduceRows(path.op, rows, sums, words, path.dtype);
+    } else {
+      Add(StepKind::kReduceScatter, wire, sums, words, path.dtype).op = path.op;
+    }
+    at = sums;
+    for (const size_t t : batch) {
+      const size_t count = ElementsOf(outputs_[t]);
+      Narrowed(paths[t], at, Output(t), count, inputs_[t].dtype);
+      at = at.At(count * paths[t].words * word);
+    }
+  }
+
+  // The members' parts of input t, as they are sent, `stride` bytes apart.
+  void WriteParts(const ReductionPath& path, size_t t, BufferRef out,
+                  size_t stride) {
+    const AxisBlocks b = BlocksOf(t);
+    if (!path.widen) return CopyColumns(t, b, out, stride);
+    BufferRef packed = Input(t);
+    if (!b.is_contiguous()) {
+      packed = Scratch(BytesOf(inputs_[t]));
+      CopyColumns(t, b, packed, b.column_bytes());
+    }
+    const size_t count = ElementsOf(outputs_[t]);
+    const size_t bytes = count * sizeof(int32_t);
+    const BufferRef wide = Scratch(n() * bytes);
+    Widened(path, packed, wide, n() * count, inputs_[t].dtype);
+    CopyBlocks(wide, out,
+               {.columns = n(),
+                .bytes = bytes,
+                .in_column = bytes,
+                .out_column = stride});
   }
 
   void SumAndScatter(size_t t) {
     const ReductionPath path = PathOf(ReduceOp::kSum, inputs_[t].dtype);
     const DType dtype = inputs_[t].dtype;
-    const AxisBlocks b = SplitAt(
-        inputs_[t], *NormalAxis(op_.axis, inputs_[t].shape.size()), size_);
+    const AxisBlocks b = BlocksOf(t);
     const size_t count = ElementsOf(outputs_[t]);
     BufferRef packed = Input(t);
     if (!b.is_contiguous()) {

@@ -18,6 +18,7 @@ import model
 import oracle
 from error_cases import add_error_cases
 from golden_cases import add_golden_cases
+from list_cases import add_lists
 from move_cases import add_moves
 from ragged_cases import add_ragged
 from reduction_cases import add_reductions
@@ -35,6 +36,7 @@ def main(arguments):
     add_golden_cases(table)
     add_reductions(table)
     add_moves(table)
+    add_lists(table)
     add_ragged(table)
     add_transposes(table)
     add_error_cases(table)

@@ -17,7 +17,7 @@ def why_not_jax(case):
         return "JAX lowers pbroadcast on GPU only"
     if case.operation == "ragged_all_to_all":
         return "JAX has no ragged_all_to_all on CPU"
-    if case.operation == "psum_scatter" and dtype is not None and dtype.kind == "b":
+    if case.operation == "psum_scatter" and any(x.dtype.kind == "b" for x in case.inputs[0]):
         return "JAX does not convert bool to i32 in psum_scatter"
     if case.operation in ("all_to_all", "pswapaxes", "psum_scatter") and _has_negative_axis(case):
         return "JAX cannot lower negative axes of this operation, or crashes"
@@ -33,7 +33,7 @@ def why_not_jax(case):
         return "JAX divides by the size of the first group"
     if case.operation == "pmean" and dtype.kind in "iu" and dtype.itemsize == 8:
         return "JAX has 64-bit integers with x64 only, and then their mean is f64"
-    if case.operation == "ppermute" and case.axes != _in_mesh_order(case):
+    if case.operation in ("ppermute", "pshuffle") and case.axes != _in_mesh_order(case):
         return "JAX permutes over axes in the order of the mesh only"
     if case.transpose == "identity" and groups:
         return "JAX has no groups in the mode in which this transpose exists"

@@ -8,6 +8,7 @@ import numpy as np
 
 from case import DTYPES
 
+SEVERAL_INPUTS = ("pgather", "ragged_all_to_all")
 NO_INDEX = np.iinfo(np.int32).max
 # Reductions of the small floats are done in f32 and rounded once.
 WIDE = {np.dtype(DTYPES[name]): np.float32 for name in ("f16", "bf16", "f8e4m3", "f8e5m2")}
@@ -16,10 +17,19 @@ WIDE = {np.dtype(DTYPES[name]): np.float32 for name in ("f16", "bf16", "f8e4m3",
 def forward(case, inputs):
     outputs = [None] * case.ranks
     for group in case.groups():
-        results = FORWARD[case.operation](case, [inputs[rank] for rank in group])
+        results = _of_group(case, [inputs[rank] for rank in group])
         for rank, result in zip(group, results, strict=True):
             outputs[rank] = [np.asarray(tensor) for tensor in result]
     return outputs
+
+
+def _of_group(case, xs):
+    """Each tensor of a list alone."""
+    operation, tensors = FORWARD[case.operation], max(map(len, xs))
+    if tensors < 2 or case.operation in SEVERAL_INPUTS:
+        return operation(case, xs)
+    alone = [operation(case, [x[t:t + 1] for x in xs]) for t in range(tensors)]
+    return [sum((results[member] for results in alone), []) for member in range(len(xs))]
 
 
 def transpose(case):
