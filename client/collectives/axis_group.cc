@@ -117,6 +117,10 @@ void AxisGroup::Impl::Connect(std::shared_ptr<Communicator> communicator,
   MutexLock lock(&mutex_);
   communicator_ = std::move(communicator);
   memory_ = std::move(memory);
+  if (memory_.device == nullptr) return;
+  device_calls_ = std::make_unique<collectives::DeviceCalls>(memory_.device,
+                                                             memory_.allocate);
+  connected_device_.store(device_calls_.get(), std::memory_order_release);
 }
 
 void AxisGroup::Impl::Close() {
@@ -180,12 +184,14 @@ GroupMemory AxisGroup::Impl::memory() const {
   return memory_;
 }
 
-AxisGroup MakeAxisGroup(Communicator* communicator, AxisGroupOptions options) {
+AxisGroup MakeAxisGroup(Communicator* communicator, AxisGroupOptions options,
+                        GroupMemory memory) {
   options.size = communicator->size();
   options.index = communicator->rank();
   auto impl = std::make_shared<AxisGroup::Impl>(std::move(options));
   impl->Connect(
-      std::shared_ptr<Communicator>(communicator, [](Communicator*) {}), {});
+      std::shared_ptr<Communicator>(communicator, [](Communicator*) {}),
+      std::move(memory));
   return AxisGroup(std::move(impl));
 }
 

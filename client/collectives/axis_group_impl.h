@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "client/collectives/device_calls.h"
 #include "client/transport/common/scratch.h"
 #include "client/transport/device_context.h"
 #include "lockstep/arena.h"
@@ -36,8 +37,8 @@ struct AxisGroupOptions {
   bool checks_axes = false;  // operations must name no other axes
   // Before each operation that moves data (but psend and precv) the members
   // compare what they call. If it differs, all get InvalidArgument with every
-  // member's call, and the communicator is aborted: nothing hangs. The same on
-  // all members.
+  // member's call, and the communicator is aborted (not on a device, where
+  // nothing is enqueued then): nothing hangs. The same on all members.
   bool checked = false;
 };
 
@@ -78,6 +79,11 @@ class AxisGroup::Impl {
   // above; errors of the device.
   absl::StatusOr<Stream*> OwnStream(const std::string& call);
   GroupMemory memory() const;
+  // What runs the calls on the device; null before Connect, and for host
+  // memory.
+  collectives::DeviceCalls* device_calls() const {
+    return connected_device_.load(std::memory_order_acquire);
+  }
 
   // Runs what `enqueue` enqueues on the own stream, as the operation `call`,
   // and waits for it. Errors as PendingCollective::Wait.
@@ -108,12 +114,15 @@ class AxisGroup::Impl {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(mutex_);
   GroupMemory memory_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<collectives::DeviceCalls> device_calls_
+      ABSL_GUARDED_BY(mutex_);
+  std::atomic<collectives::DeviceCalls*> connected_device_{nullptr};
   std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A connected group of a communicator that outlives it, without a session.
 AxisGroup MakeAxisGroup(Communicator* communicator,
-                        AxisGroupOptions options = {});
+                        AxisGroupOptions options = {}, GroupMemory memory = {});
 
 }  // namespace lockstep
 

@@ -5,11 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
-#include "base/check.h"
+#include "client/collectives/device_calls.h"
 #include "client/collectives/lowering.h"
 #include "client/collectives/ragged.h"
 #include "client/collectives/shapes.h"
 #include "client/collectives/signature.h"
+#include "client/collectives/transfer_steps.h"
 
 namespace lockstep {
 
@@ -18,7 +19,6 @@ using collectives::CallOutcome;
 using collectives::CallStream;
 using collectives::IsLocal;
 using collectives::Lowered;
-using collectives::SendOrRecv;
 using collectives::Step;
 
 // One call: what its steps use, kept until the last one has run.
@@ -85,46 +85,6 @@ bool MayBeNull(const AxisCollective& op, size_t t, bool is_root) {
   }
 }
 
-absl::Status SendAndReceive(const Step& step, const CallMemory& memory,
-                            Communicator& communicator, Stream& stream) {
-  return communicator.Group([&]() -> absl::Status {
-    for (const SendOrRecv& m : step.messages) {
-      absl::Status status =
-          m.send ? communicator.Send(memory.Read(m.buffer), m.bytes, DType::kU8,
-                                     m.peer, stream)
-                 : communicator.Recv(memory.Write(m.buffer), m.bytes,
-                                     DType::kU8, m.peer, stream);
-      if (!status.ok()) return status;
-    }
-    return absl::OkStatus();
-  });
-}
-
-// Enqueues a step that calls the communicator.
-absl::Status Call(const Step& step, const CallMemory& memory,
-                  Communicator& communicator, Stream& stream) {
-  const void* const in = memory.Read(step.in);
-  void* const out = memory.Write(step.out);
-  switch (step.kind) {
-    case Step::Kind::kAllReduce:
-      return communicator.AllReduce(in, out, step.count, step.dtype, step.op,
-                                    stream);
-    case Step::Kind::kReduceScatter:
-      return communicator.ReduceScatter(in, out, step.count, step.dtype,
-                                        step.op, stream);
-    case Step::Kind::kAllGather:
-      return communicator.AllGather(in, out, step.count, step.dtype, stream);
-    case Step::Kind::kBroadcast:
-      return communicator.Broadcast(out, step.count, step.dtype, step.index,
-                                    stream);
-    case Step::Kind::kAllToAll:
-      return communicator.AllToAll(in, out, step.count, step.dtype, stream);
-    case Step::Kind::kMessages:
-      return SendAndReceive(step, memory, communicator, stream);
-    default: Fatal("a local step is no call of a communicator");
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const PreparedCollective::Impl>>
@@ -152,6 +112,11 @@ PreparedCollective::Impl::Make(std::shared_ptr<AxisGroup::Impl> group,
         collectives::SignatureText(op, inputs));
   }
   made->op_ = std::move(op);
+  // Before the group is connected: allocated by the first call.
+  if (collectives::DeviceCalls* const device = made->group_->device_calls()) {
+    absl::Status reserved = device->Reserve(*made->lowered_);
+    if (!reserved.ok()) return reserved;
+  }
   return made;
 }
 
@@ -178,8 +143,7 @@ absl::Status PreparedCollective::Impl::CheckSignatures(
     if (!communicator->status().ok()) return absl::OkStatus();
     const std::string fault = collectives::SignatureFault(all, size);
     if (fault.empty()) return absl::OkStatus();
-    const std::string message =
-        absl::StrCat("the ranks of a group call different operations: ", fault);
+    const std::string message = collectives::DifferentCalls(fault);
     communicator->Abort(message);
     return absl::InvalidArgumentError(message);
   });
@@ -223,6 +187,9 @@ absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
   if (absl::Status right = CheckMemory(inputs, outputs); !right.ok()) {
     return right;
   }
+  if (collectives::DeviceCalls* const device = group_->device_calls()) {
+    return RunOnDevice(inputs, outputs, *device, stream, std::move(outcome));
+  }
   auto* const host = dynamic_cast<HostStream*>(&stream);
   if (host == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -240,6 +207,35 @@ absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
           ? collectives::RunRagged(op_, inputs_, inputs, outputs,
                                    **communicator, group_->pool(), call_stream)
           : EnqueueSteps(inputs, outputs, **communicator, call_stream);
+  if (!enqueued.ok()) return enqueued;
+  return communicator;
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>>
+PreparedCollective::Impl::RunOnDevice(
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+    collectives::DeviceCalls& device, Stream& stream,
+    std::shared_ptr<CallOutcome> outcome) const {
+  if (IsRagged(op_.kind)) {
+    return absl::UnimplementedError(absl::StrCat(
+        AbslView(Name(op_.kind)), ": not on a stream of a device"));
+  }
+  absl::Status right = device.CheckStream(stream, signature_ != nullptr);
+  if (!right.ok()) return right;
+  auto communicator = group_->CommunicatorFor(name_);
+  if (!communicator.ok()) return communicator.status();
+  if (signature_ != nullptr) {
+    const absl::Status same =
+        device.CompareSignatures(*signature_, **communicator, stream);
+    const bool group_fails =
+        absl::IsInvalidArgument(same) || !(*communicator)->status().ok();
+    if (!same.ok()) return group_fails ? group_->Explained(name_, same) : same;
+  }
+  CallMemory memory;
+  memory.inputs.assign(inputs.begin(), inputs.end());
+  memory.outputs.assign(outputs.begin(), outputs.end());
+  absl::Status enqueued = device.Run(
+      *lowered_, std::move(memory), **communicator, stream, std::move(outcome));
   if (!enqueued.ok()) return enqueued;
   return communicator;
 }
@@ -282,8 +278,8 @@ absl::Status PreparedCollective::Impl::Enqueue(
   const std::vector<Step>& steps = lowered_->steps;
   for (size_t i = 0; i < steps.size();) {
     if (!IsLocal(steps[i])) {
-      absl::Status status =
-          Call(steps[i], call->memory, communicator, stream.stream());
+      absl::Status status = collectives::EnqueueTransfer(
+          steps[i], call->memory, communicator, stream.stream());
       if (!status.ok()) return status;
       ++i;
       continue;

@@ -1,4 +1,5 @@
-// Prepares collectives of a group, and runs them on streams of the host.
+// Prepares collectives of a group, and runs them on streams of the host or of
+// a device.
 
 #ifndef LOCKSTEP_CLIENT_COLLECTIVES_PREPARED_COLLECTIVE_H_
 #define LOCKSTEP_CLIENT_COLLECTIVES_PREPARED_COLLECTIVE_H_
@@ -47,6 +48,10 @@ class PreparedCollective::Impl {
   absl::Status CheckSignatures(
       const std::shared_ptr<Communicator>& communicator,
       collectives::CallStream& stream) const;
+  absl::StatusOr<std::shared_ptr<Communicator>> RunOnDevice(
+      absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+      collectives::DeviceCalls& device, Stream& stream,
+      std::shared_ptr<collectives::CallOutcome> outcome) const;
   absl::Status EnqueueSteps(absl::Span<const void* const> inputs,
                             absl::Span<void* const> outputs,
                             Communicator& communicator,

@@ -110,4 +110,9 @@ std::string SignatureFault(const std::byte* all, int size) {
   return equal ? "" : WhoSaidWhat(calls);
 }
 
+std::string DifferentCalls(const std::string& fault) {
+  return absl::StrCat("the ranks of a group call different operations: ",
+                      fault);
+}
+
 }  // namespace lockstep::collectives

@@ -26,6 +26,9 @@ void WriteSignature(const std::string& text, std::byte* to);
 // rank 1: psum over data of f32[3]".
 std::string SignatureFault(const std::byte* all, int size);
 
+// The message of that error.
+std::string DifferentCalls(const std::string& fault);
+
 }  // namespace lockstep::collectives
 
 #endif  // LOCKSTEP_CLIENT_COLLECTIVES_SIGNATURE_H_

@@ -22,6 +22,11 @@
 // Memory:    host memory, the arena (Session::Allocate: not copied), or with
 //            transport: nccl that of the device. Valid and unchanged until the
 //            operation is complete.
+// Device:    calls return once they are enqueued, which may take until the
+//            transfers before them are launched; they do not wait for the
+//            device. The first call that needs more scratch memory than all
+//            before allocates it; Prepare of a connected group does it ahead.
+//            The comparison of a checked group waits for all members.
 // Threads:   one thread at a time for a group and what it prepared; Wait from
 //            any.
 // Ownership: handles are values, copies refer to the same group. They are
@@ -30,9 +35,14 @@
 //            different sizes where the operation needs equal ones. Start and
 //            Run: InvalidArgument for null memory, FailedPrecondition before
 //            the group is connected, ResourceExhausted for want of scratch
-//            memory, all with nothing enqueued; after the end of the epoch its
-//            cause. Errors that values cause (an index that no member has) are
-//            those of Wait, and of the stream.
+//            memory, InvalidArgument for a stream of other memory than the
+//            group's (FailedPrecondition, if that is the host's),
+//            Unimplemented on a device for ragged operations and for
+//            operations with scratch memory on a stream that is captured, all
+//            with nothing enqueued; after the end of the epoch its cause.
+//            Errors that values cause (an index that no member has) are those
+//            of Wait, and of the stream; on a device the row of such an index
+//            has zeros.
 
 #ifndef LOCKSTEP_AXIS_GROUP_H_
 #define LOCKSTEP_AXIS_GROUP_H_

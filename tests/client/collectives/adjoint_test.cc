@@ -243,7 +243,7 @@ class AdjointTest : public testing::Test {
 
   transport::InprocHub hub_;
   conformance::Groups groups_{
-      [this]() -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
+      [this](int) -> absl::StatusOr<std::unique_ptr<transport::Transport>> {
         return transport::MakeInprocTransport(&hub_);
       }};
   std::mt19937_64 random_{20261123};

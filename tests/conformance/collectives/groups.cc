@@ -7,27 +7,54 @@
 
 namespace lockstep::conformance {
 
-absl::StatusOr<Group*> Groups::Get(size_t size, size_t number) {
-  const auto found = groups_.find({size, number});
+absl::StatusOr<Group*> Groups::Get(const std::vector<int>& members) {
+  const auto found = groups_.find(members);
   if (found != groups_.end()) return &found->second;
-  auto group = Connect(size);
+  auto group = Connect(members);
   if (!group.ok()) return group.status();
-  return &(groups_[{size, number}] = *std::move(group));
+  return &(groups_[members] = *std::move(group));
 }
 
-absl::StatusOr<Group> Groups::Connect(size_t size) {
-  while (transports_.size() < size) {
-    auto transport = make_();
-    if (!transport.ok()) return transport.status();
-    transports_.push_back(*std::move(transport));
-  }
+absl::StatusOr<Groups::Rank*> Groups::RankOf(int rank) {
+  Rank& made = ranks_[rank];
+  if (made.transport != nullptr) return &made;
+  auto transport = make_(rank);
+  if (!transport.ok()) return transport.status();
+  auto device = (*transport)->MakeDeviceContext();
+  if (!device.ok()) return device.status();
+  if ((*device)->NeedsOneOrder()) made.memory.device = *std::move(device);
+  made.arena = (*transport)->MakeArena();
+  made.memory.allocate = [arena = made.arena](size_t bytes) {
+    return arena->Allocate(bytes);
+  };
+  made.transport = *std::move(transport);
+  return &made;
+}
+
+absl::StatusOr<GroupMemory> Groups::MemoryOf(int rank) {
+  const auto made = RankOf(rank);
+  if (!made.ok()) return made.status();
+  return (*made)->memory;
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> Groups::MakeStream(int rank) {
+  const auto memory = MemoryOf(rank);
+  if (!memory.ok()) return memory.status();
+  if (memory->device != nullptr) return memory->device->MakeStream("ls-case");
+  return std::make_unique<HostStream>("ls-case");
+}
+
+absl::StatusOr<Group> Groups::Connect(const std::vector<int>& members) {
+  const size_t size = members.size();
   const std::string name = absl::StrCat("case/", connected_++);
   std::vector<std::unique_ptr<transport::PendingGroup>> pending;
   std::vector<std::string> handles;
   for (size_t i = 0; i < size; ++i) {
-    auto group = transports_[i]->Prepare({.name = name,
-                                          .rank = static_cast<int>(i),
-                                          .size = static_cast<int>(size)});
+    const auto rank = RankOf(members[i]);
+    if (!rank.ok()) return rank.status();
+    auto group = (*rank)->transport->Prepare({.name = name,
+                                              .rank = static_cast<int>(i),
+                                              .size = static_cast<int>(size)});
     if (!group.ok()) return group.status();
     handles.push_back((*group)->handle());
     pending.push_back(*std::move(group));

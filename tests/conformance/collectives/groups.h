@@ -1,5 +1,5 @@
 // Communicators of one process's ranks for conformance cases, kept for the next
-// case with groups of the same sizes.
+// case with groups of the same ranks, and the memory of these ranks.
 
 #ifndef LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_GROUPS_H_
 #define LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_GROUPS_H_
@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/collectives/axis_group_impl.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
+#include "lockstep/stream.h"
 
 namespace lockstep::conformance {
 
@@ -21,23 +23,35 @@ using Group = std::vector<std::unique_ptr<Communicator>>;  // by index
 class Groups {
  public:
   using MakeTransport =
-      std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>()>;
+      std::function<absl::StatusOr<std::unique_ptr<transport::Transport>>(
+          int rank)>;
 
   explicit Groups(MakeTransport make) : make_(std::move(make)) {}
 
-  // A group of `size`; the `number`th of this size in a case.
-  absl::StatusOr<Group*> Get(size_t size, size_t number);
+  // The group of these ranks.
+  absl::StatusOr<Group*> Get(const std::vector<int>& members);
+
+  // Where the operations of a rank find their tensors, and a stream for them.
+  absl::StatusOr<GroupMemory> MemoryOf(int rank);
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int rank);
 
   // After an error: they are connected anew.
   void Drop() { groups_.clear(); }
 
  private:
-  absl::StatusOr<Group> Connect(size_t size);
+  struct Rank {
+    std::unique_ptr<transport::Transport> transport;
+    std::shared_ptr<Arena> arena;
+    GroupMemory memory;
+  };
+
+  absl::StatusOr<Rank*> RankOf(int rank);
+  absl::StatusOr<Group> Connect(const std::vector<int>& members);
 
   const MakeTransport make_;
-  std::vector<std::unique_ptr<transport::Transport>> transports_;
+  std::map<int, Rank> ranks_;
   uint64_t connected_ = 0;
-  std::map<std::pair<size_t, size_t>, Group> groups_;
+  std::map<std::vector<int>, Group> groups_;
 };
 
 }  // namespace lockstep::conformance

@@ -31,12 +31,12 @@ Groups::MakeTransport MakerOf(const std::string& transport,
                               transport::InprocHub* hub) {
   using Made = absl::StatusOr<std::unique_ptr<transport::Transport>>;
   if (transport == "shm") {
-    return []() -> Made { return transport::MakeShmTransport(); };
+    return [](int) -> Made { return transport::MakeShmTransport(); };
   }
   if (transport == "gloo") {
-    return []() -> Made { return transport::MakeGlooTransport({}); };
+    return [](int) -> Made { return transport::MakeGlooTransport({}); };
   }
-  return [hub]() -> Made { return transport::MakeInprocTransport(hub); };
+  return [hub](int) -> Made { return transport::MakeInprocTransport(hub); };
 }
 
 // Returns the number of failed cases.

@@ -1,7 +1,7 @@
 #include "tests/conformance/collectives/run_collective.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -16,16 +16,81 @@ namespace {
 
 using plan::AxisGroups;
 
+// A tensor where the operations of a rank find it: with host memory, in place.
+class PlacedTensor {
+ public:
+  // Enqueues the copy on `stream`. The tensor must live as long as this.
+  static absl::StatusOr<PlacedTensor> Make(std::vector<std::byte>* host,
+                                           const GroupMemory& memory,
+                                           Stream& stream) {
+    PlacedTensor placed;
+    placed.host_ = host;
+    placed.device_ = memory.device;
+    if (memory.device == nullptr) return placed;
+    const size_t bytes = std::max<size_t>(host->size(), 1);
+    auto there = memory.allocate(bytes);
+    auto staging = memory.device->AllocateStaging(bytes);
+    if (!there.ok() || !staging.ok()) {
+      return absl::ResourceExhaustedError("no memory for a case");
+    }
+    placed.there_ = *std::move(there);
+    placed.staging_ = *std::move(staging);
+    std::copy(host->begin(), host->end(), placed.staging_.data());
+    absl::Status copied = placed.Copy(placed.staging_, placed.there_, stream);
+    if (!copied.ok()) return copied;
+    return placed;
+  }
+
+  void* data() const {
+    // For tensors without elements.
+    alignas(std::max_align_t) static std::byte nothing[1];
+    if (device_ != nullptr) return there_.data();
+    return host_->empty() ? nothing : host_->data();
+  }
+
+  // Copies it back.
+  absl::Status Fetch(Stream& stream) const {
+    if (device_ == nullptr) return absl::OkStatus();
+    absl::Status copied = Copy(there_, staging_, stream);
+    copied.Update(stream.Synchronize());
+    std::copy_n(staging_.data(), host_->size(), host_->data());
+    return copied;
+  }
+
+ private:
+  absl::Status Copy(const ArenaBuffer& from, const ArenaBuffer& to,
+                    Stream& stream) const {
+    return device_->Perform(&stream,
+                            [&](transport::DeviceContext::KernelQueue& queue) {
+                              queue.Copy(from.data(), to.data(), host_->size());
+                              return queue.status();
+                            });
+  }
+
+  std::vector<std::byte>* host_ = nullptr;
+  std::shared_ptr<transport::DeviceContext> device_;
+  ArenaBuffer there_, staging_;
+};
+
 // One rank of a call.
 struct CallRank {
   Communicator* communicator = nullptr;
   std::optional<PreparedCollective> prepared;
-  HostStream stream{"ls-case"};
+  GroupMemory memory;
+  std::vector<PlacedTensor> placed;
   std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  std::unique_ptr<Stream> stream;  // last: its work uses the memory
 };
 
-// Memory of tensors without elements.
-alignas(std::max_align_t) std::byte nothing[1];
+// The offsets and sizes of a ragged operation are host memory everywhere.
+bool IsVector(const AxisCollective& op, size_t t) {
+  switch (op.kind) {
+    case AxisCollectiveKind::kRaggedAllToAll: return t >= 2;
+    case AxisCollectiveKind::kRaggedAllToAllTranspose: return t >= 1 && t < 5;
+    default: return false;
+  }
+}
 
 class CollectiveRun {
  public:
@@ -48,8 +113,14 @@ class CollectiveRun {
     if (!cause.ok()) {
       for (CallRank& rank : ranks_) rank.communicator->Abort("a rank failed");
     }
-    for (CallRank& rank : ranks_) Note(rank.stream.Synchronize(), &cause);
+    for (CallRank& rank : ranks_) Note(rank.stream->Synchronize(), &cause);
+    for (CallRank& rank : ranks_) {
+      for (const PlacedTensor& tensor : rank.placed) {
+        if (cause.ok()) Note(tensor.Fetch(*rank.stream), &cause);
+      }
+    }
     if (cause.ok()) return std::move(outputs_);
+    ranks_.clear();
     groups_.Drop();
     return cause;
   }
@@ -63,20 +134,42 @@ class CollectiveRun {
   }
 
   absl::Status Prepare(const AxisGroups& groups) {
-    std::map<size_t, size_t> of_size;
     for (const std::vector<int>& members : groups.groups) {
-      auto group = groups_.Get(members.size(), of_size[members.size()]++);
+      auto group = groups_.Get(members);
       if (!group.ok()) return group.status();
       for (size_t i = 0; i < members.size(); ++i) {
         CallRank& rank = ranks_[members[i]];
         rank.communicator = (**group)[i].get();
+        absl::Status placed = Place(members[i]);
+        if (!placed.ok()) return placed;
         const AxisGroup axis_group = MakeAxisGroup(
-            rank.communicator, {.even = groups.even, .checked = checked_});
+            rank.communicator, {.even = groups.even, .checked = checked_},
+            rank.memory);
         absl::Status s = Prepare(members[i], axis_group, members);
         if (!s.ok()) return s;
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status Place(int r) {
+    auto memory = groups_.MemoryOf(r);
+    if (!memory.ok()) return memory.status();
+    ranks_[r].memory = *std::move(memory);
+    auto stream = groups_.MakeStream(r);
+    if (!stream.ok()) return stream.status();
+    ranks_[r].stream = *std::move(stream);
+    return absl::OkStatus();
+  }
+
+  // The tensor's address for rank r.
+  absl::StatusOr<void*> Place(int r, std::vector<std::byte>* tensor) {
+    auto placed =
+        PlacedTensor::Make(tensor, ranks_[r].memory, *ranks_[r].stream);
+    if (!placed.ok()) return placed.status();
+    void* const data = placed->data();
+    ranks_[r].placed.push_back(*std::move(placed));
+    return data;
   }
 
   absl::Status Prepare(int r, const AxisGroup& group,
@@ -86,11 +179,13 @@ class CollectiveRun {
     const std::vector<CaseTensor>& typed = Typed(r, members);
     for (size_t t = 0; t < typed.size(); ++t) {
       types.push_back(typed[t].type);
-      const bool has = t < inputs_[r].size();
-      rank.inputs.push_back(!has ? nullptr
-                            : inputs_[r][t].bytes.empty()
-                                ? nothing
-                                : inputs_[r][t].bytes.data());
+      absl::StatusOr<void*> input = nullptr;
+      if (t < inputs_[r].size()) {
+        input = IsVector(op_, t) ? inputs_[r][t].bytes.data()
+                                 : Place(r, &inputs_[r][t].bytes);
+      }
+      if (!input.ok()) return input.status();
+      rank.inputs.push_back(*input);
     }
     auto prepared = group.Prepare(op_, types);
     if (!prepared.ok()) return prepared.status();
@@ -101,6 +196,11 @@ class CollectiveRun {
       outputs_[r].push_back(
           {type,
            std::vector<std::byte>(collectives::BytesOf(type), kUnwritten)});
+    }
+    for (CaseTensor& tensor : outputs_[r]) {
+      const auto output = Place(r, &tensor.bytes);
+      if (!output.ok()) return output.status();
+      rank.outputs.push_back(*output);
     }
     return absl::OkStatus();
   }
@@ -116,17 +216,13 @@ class CollectiveRun {
   }
 
   absl::Status Enqueue(size_t r) {
-    std::vector<void*> outputs;
-    for (CaseTensor& tensor : outputs_[r]) {
-      outputs.push_back(tensor.bytes.empty() ? nothing : tensor.bytes.data());
-    }
     CallRank& rank = ranks_[r];
-    return rank.prepared->Run(rank.inputs, outputs, rank.stream);
+    return rank.prepared->Run(rank.inputs, rank.outputs, *rank.stream);
   }
 
   const Mesh& mesh_;
   const AxisCollective& op_;
-  const RankTensors& inputs_;
+  RankTensors inputs_;  // a device copies them from here and back
   Groups& groups_;
   const bool checked_;
   RankTensors outputs_;

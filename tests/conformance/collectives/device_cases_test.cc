@@ -1,0 +1,55 @@
+// The conformance cases on streams of fake devices, over a fake NCCL: all but
+// ragged operations, which devices do not run.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "client/transport/nccl/nccl.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/conformance/collectives/run_case.h"
+#include "tests/support/fake_gpu.h"
+#include "tests/support/paths.h"
+
+namespace lockstep::conformance {
+namespace {
+
+std::vector<std::string> CaseFiles() {
+  std::vector<std::string> files;
+  const std::filesystem::path folder =
+      SourcePath("tests/conformance/collectives/cases");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const bool is_ragged = entry.path().stem().string().starts_with("ragged");
+    if (!is_ragged) files.push_back(entry.path().string());
+  }
+  return files;
+}
+
+class DeviceCasesTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceCasesTest, PassOverNccl) {
+  const auto file = ReadCaseFile(GetParam());
+  ASSERT_TRUE(file.ok()) << file.status();
+  fake::FakeGpus gpus;
+  {
+    Groups groups([&gpus](int rank) {
+      return transport::nccl::MakeTransport(gpus.TablesOf(rank));
+    });
+    for (const CollectiveCase& test : file->cases) {
+      EXPECT_EQ(RunCase(test, groups, /*checked=*/false), "") << test.name;
+    }
+  }
+  EXPECT_THAT(gpus.violations(), testing::IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, DeviceCasesTest, testing::ValuesIn(CaseFiles()),
+    [](const auto& file) {
+      std::string name = std::filesystem::path(file.param).stem().string();
+      for (char& c : name) c = c == '.' ? '_' : c;
+      return name;
+    });
+
+}  // namespace
+}  // namespace lockstep::conformance
