@@ -6,6 +6,7 @@
 #include "base/absl_view.h"
 #include "client/collectives/axis_group_impl.h"
 #include "client/collectives/prepared_collective.h"
+#include "client/collectives/signature_check.h"
 #include "protocol/axis_group.h"
 
 namespace lockstep {
@@ -26,11 +27,9 @@ class PendingCollective::State {
 
   absl::Status Wait() const {
     if (absl::Status waited = done_.Wait(); !waited.ok()) return waited;
-    absl::Status error = outcome_->status();
     const absl::Status failed = communicator_->status();
-    if (failed.ok()) return error;
-    error.Update(failed);
-    return prepared_->group().Explained(prepared_->name(), error);
+    if (failed.ok()) return outcome_->status();
+    return prepared_->group().Explained(prepared_->name(), failed);
   }
 
  private:
@@ -112,6 +111,16 @@ absl::StatusOr<PreparedCollective> AxisGroup::Prepare(
 
 // --- AxisGroup::Impl --------------------------------------------------------
 
+AxisGroup::Impl::Impl(AxisGroupOptions options, Explain explain)
+    : options_([&options] {
+        for (int i = 0;
+             options.ranks.size() < static_cast<size_t>(options.size); ++i) {
+          options.ranks.push_back(i);
+        }
+        return std::move(options);
+      }()),
+      explain_(std::move(explain)) {}
+
 void AxisGroup::Impl::Connect(std::shared_ptr<Communicator> communicator,
                               GroupMemory memory) {
   MutexLock lock(&mutex_);
@@ -160,16 +169,31 @@ absl::StatusOr<Stream*> AxisGroup::Impl::OwnStream(const std::string& call) {
 }
 
 absl::Status AxisGroup::Impl::RunAndWait(
-    const std::string& call,
+    const std::string& call, const std::string& signature,
     absl::FunctionRef<absl::Status(Communicator&, Stream&)> enqueue) {
   const auto stream = OwnStream(call);
   if (!stream.ok()) return stream.status();
   const auto communicator = CommunicatorFor(call);
   if (!communicator.ok()) return communicator.status();
-  absl::Status enqueued = enqueue(**communicator, **stream);
+  absl::Status enqueued = CompareSignatures(signature, *communicator, **stream);
+  if (absl::IsInvalidArgument(enqueued)) return Explained(call, enqueued);
+  if (enqueued.ok()) enqueued = enqueue(**communicator, **stream);
   enqueued.Update((*stream)->Record().Wait());
   const absl::Status failed = (*communicator)->status();
   return failed.ok() ? enqueued : Explained(call, failed);
+}
+
+absl::Status AxisGroup::Impl::CompareSignatures(
+    const std::string& signature,
+    const std::shared_ptr<Communicator>& communicator, Stream& stream) {
+  if (!options_.checked || options_.size == 1) return absl::OkStatus();
+  if (collectives::DeviceCalls* const device = device_calls()) {
+    return device->CompareSignatures(signature, ranks(), *communicator, stream);
+  }
+  collectives::CallStream host(static_cast<HostStream&>(stream), nullptr);
+  return collectives::EnqueueSignatureCheck(
+      std::make_shared<const std::string>(signature), ranks(), communicator,
+      pool_, host);
 }
 
 absl::Status AxisGroup::Impl::NotConnected(const std::string& call) const {

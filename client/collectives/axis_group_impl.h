@@ -32,7 +32,8 @@ struct AxisGroupOptions {
   std::vector<std::string> axes = {};
   std::vector<std::vector<int>> index_groups = {};
   int size = 1;
-  int index = 0;     // of this rank
+  int index = 0;                // of this rank
+  std::vector<int> ranks = {};  // of the job, by index; empty: the indices
   bool even = true;  // all groups of the same axes have this group's size
   bool checks_axes = false;  // operations must name no other axes
   // Before each operation that moves data (but psend and precv) the members
@@ -57,10 +58,11 @@ class AxisGroup::Impl {
   using Explain =
       std::function<absl::Status(const std::string& call, const absl::Status&)>;
 
-  explicit Impl(AxisGroupOptions options, Explain explain = nullptr)
-      : options_(std::move(options)), explain_(std::move(explain)) {}
+  explicit Impl(AxisGroupOptions options, Explain explain = nullptr);
 
   const AxisGroupOptions& options() const { return options_; }
+  // The members' ranks, for messages.
+  const std::vector<int>& ranks() const { return options_.ranks; }
 
   // What still runs on the own stream ends with an error.
   ~Impl() { Close(); }
@@ -86,9 +88,10 @@ class AxisGroup::Impl {
   }
 
   // Runs what `enqueue` enqueues on the own stream, as the operation `call`,
-  // and waits for it. Errors as PendingCollective::Wait.
+  // and waits for it. `signature` must be the same on all members. Errors as
+  // PendingCollective::Wait.
   absl::Status RunAndWait(
-      const std::string& call,
+      const std::string& call, const std::string& signature,
       absl::FunctionRef<absl::Status(Communicator&, Stream&)> enqueue);
 
   // `error`: of a call whose communicator has failed.
@@ -101,6 +104,9 @@ class AxisGroup::Impl {
   uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
+  absl::Status CompareSignatures(
+      const std::string& signature,
+      const std::shared_ptr<Communicator>& communicator, Stream& stream);
   absl::Status NotConnected(const std::string& call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -128,6 +128,7 @@ absl::Status DeviceCalls::EnqueueLocalSteps(
 }
 
 absl::Status DeviceCalls::CompareSignatures(const std::string& own,
+                                            absl::Span<const int> ranks,
                                             Communicator& communicator,
                                             Stream& stream) {
   const size_t bytes =
@@ -140,8 +141,7 @@ absl::Status DeviceCalls::CompareSignatures(const std::string& own,
   status.Update(last_.Wait());
   status.Update(communicator.status());
   if (!status.ok()) return status;
-  const std::string fault =
-      SignatureFault(staging() + kSignatureBytes, communicator.size());
+  const std::string fault = SignatureFault(staging() + kSignatureBytes, ranks);
   if (fault.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(DifferentCalls(fault));
 }

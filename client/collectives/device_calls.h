@@ -72,6 +72,7 @@ class DeviceCalls {
   // InvalidArgument only if they differ, with every member's call; errors of
   // the communicator, the device and of Reserve.
   absl::Status CompareSignatures(const std::string& own,
+                                 absl::Span<const int> ranks,
                                  Communicator& communicator, Stream& stream);
 
  private:

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/absl_view.h"
 #include "base/text/rank_list.h"
 #include "client/collectives/axis_group_impl.h"
 #include "client/collectives/shapes.h"
@@ -93,6 +94,7 @@ using Enqueue = absl::FunctionRef<absl::Status(
 // Runs `enqueue` with these bytes of the host, and waits for it.
 template <typename In, typename Out>
 absl::Status RunOnHostMemory(const AxisGroup& group, const std::string& call,
+                             const std::string& signature,
                              absl::Span<const In> in, absl::Span<Out> out,
                              Enqueue enqueue) {
   Mirror mirror(
@@ -102,7 +104,7 @@ absl::Status RunOnHostMemory(const AxisGroup& group, const std::string& call,
   absl::Status status = mirror.Allocate();
   if (!status.ok()) return status;
   status = group.impl().RunAndWait(
-      call, [&](Communicator& communicator, Stream& stream) {
+      call, signature, [&](Communicator& communicator, Stream& stream) {
         absl::Status enqueued = mirror.CopyIn(stream);
         if (!enqueued.ok()) return enqueued;
         enqueued = enqueue(mirror.in(), mirror.out(), communicator, stream);
@@ -116,10 +118,10 @@ absl::Status RunOnHostMemory(const AxisGroup& group, const std::string& call,
 // The values of all members, by index.
 absl::StatusOr<std::vector<uint64_t>> GatherWords(
     const AxisGroup& group, const std::string& call,
-    const std::vector<uint64_t>& words) {
+    const std::string& signature, const std::vector<uint64_t>& words) {
   std::vector<uint64_t> all(words.size() * static_cast<size_t>(group.size()));
   absl::Status gathered = RunOnHostMemory<uint64_t, uint64_t>(
-      group, call, words, absl::MakeSpan(all),
+      group, call, signature, words, absl::MakeSpan(all),
       [&](const void* in, void* out, Communicator& communicator,
           Stream& stream) {
         return communicator.AllGather(in, out, words.size(), DType::kU64,
@@ -158,11 +160,12 @@ absl::StatusOr<uint64_t> DigestOf(const AxisGroup& group,
 
 // "w.3: ranks 0-2: 1f...; rank 3: 2e...": the digests of tensor t.
 std::string DigestsOf(const NamedTensor& tensor, size_t t, size_t tensors,
-                      const std::vector<uint64_t>& digests) {
+                      const std::vector<uint64_t>& digests,
+                      const std::vector<int>& ranks) {
   std::vector<std::pair<int, std::string>> said;
   for (size_t m = 0; m * tensors < digests.size(); ++m) {
-    said.push_back({static_cast<int>(m),
-                    absl::StrFormat("%016x", digests[m * tensors + t])});
+    said.push_back(
+        {ranks[m], absl::StrFormat("%016x", digests[m * tensors + t])});
   }
   return absl::StrCat(tensor.name, ": ", WhoSaidWhat(said));
 }
@@ -202,7 +205,9 @@ absl::Status CheckParametersEqual(const AxisGroup& group,
     if (!digest.ok()) return digest.status();
     own.push_back(*digest);
   }
-  const auto all = GatherWords(group, "CheckParametersEqual", own);
+  const auto all = GatherWords(
+      group, "CheckParametersEqual",
+      absl::StrCat("CheckParametersEqual of ", own.size(), " tensors"), own);
   if (!all.ok()) return all.status();
   constexpr size_t kNamed = 5;
   std::vector<std::string> faults;
@@ -214,7 +219,8 @@ absl::Status CheckParametersEqual(const AxisGroup& group,
     }
     if (equal) continue;
     if (different++ < kNamed) {
-      faults.push_back(DigestsOf(tensors[t], t, own.size(), *all));
+      faults.push_back(
+          DigestsOf(tensors[t], t, own.size(), *all, group.impl().ranks()));
     }
   }
   if (different == 0) return absl::OkStatus();
@@ -228,7 +234,10 @@ absl::StatusOr<std::vector<double>> AllReduceScalars(
     const AxisGroup& group, absl::Span<const double> values, ReduceOp op) {
   std::vector<double> out(values.size());
   absl::Status reduced = RunOnHostMemory<double, double>(
-      group, "AllReduceScalars", values, absl::MakeSpan(out),
+      group, "AllReduceScalars",
+      absl::StrCat("AllReduceScalars of ", values.size(), " values, ",
+                   AbslView(Name(op))),
+      values, absl::MakeSpan(out),
       [&](const void* in, void* to, Communicator& communicator,
           Stream& stream) {
         return communicator.AllReduce(in, to, values.size(), DType::kF64, op,
@@ -241,7 +250,8 @@ absl::StatusOr<std::vector<double>> AllReduceScalars(
 absl::StatusOr<std::vector<std::string>> AllGatherObjects(
     const AxisGroup& group, std::string_view object) {
   constexpr uint64_t kBytesMax = uint64_t{1} << 30;
-  const auto sizes = GatherWords(group, "AllGatherObjects", {object.size()});
+  const auto sizes = GatherWords(group, "AllGatherObjects", "AllGatherObjects",
+                                 {object.size()});
   if (!sizes.ok()) return sizes.status();
   uint64_t total = 0;
   for (const uint64_t size : *sizes) {
@@ -263,8 +273,8 @@ absl::StatusOr<std::vector<std::string>> AllGatherObjects(
     at += size;
   }
   absl::Status moved = RunOnHostMemory<char, char>(
-      group, "AllGatherObjects", {object.data(), object.size()},
-      absl::MakeSpan(all),
+      group, "AllGatherObjects", "objects of AllGatherObjects",
+      {object.data(), object.size()}, absl::MakeSpan(all),
       [&](const void* in, void* out, Communicator& communicator,
           Stream& stream) {
         return communicator.AllToAllV(in, counts, offsets, out, out_counts,
@@ -280,7 +290,7 @@ absl::StatusOr<std::vector<std::string>> AllGatherObjects(
 
 absl::Status Barrier(const AxisGroup& group) {
   return group.impl().RunAndWait(
-      "Barrier", [](Communicator& communicator, Stream& stream) {
+      "Barrier", "Barrier", [](Communicator& communicator, Stream& stream) {
         return communicator.Barrier(stream);
       });
 }

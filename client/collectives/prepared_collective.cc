@@ -10,6 +10,7 @@
 #include "client/collectives/ragged.h"
 #include "client/collectives/shapes.h"
 #include "client/collectives/signature.h"
+#include "client/collectives/signature_check.h"
 #include "client/collectives/transfer_steps.h"
 
 namespace lockstep {
@@ -27,13 +28,7 @@ struct PreparedCollective::Impl::CallInFlight {
   std::shared_ptr<transport::ScratchPool> pool;
   transport::Scratch scratch;
   std::shared_ptr<const Lowered> lowered;
-};
-
-// The memory of one comparison: the own signature, then those of all members.
-struct PreparedCollective::Impl::SignatureExchange {
-  std::shared_ptr<transport::ScratchPool> pool;
-  transport::Scratch memory;
-  std::shared_ptr<const std::string> own;
+  std::shared_ptr<Communicator> communicator;
 };
 
 namespace {
@@ -120,36 +115,6 @@ PreparedCollective::Impl::Make(std::shared_ptr<AxisGroup::Impl> group,
   return made;
 }
 
-absl::Status PreparedCollective::Impl::CheckSignatures(
-    const std::shared_ptr<Communicator>& communicator,
-    CallStream& stream) const {
-  const auto exchange = std::make_shared<SignatureExchange>();
-  exchange->pool = group_->pool();
-  exchange->own = signature_;
-  const int size = communicator->size();
-  constexpr size_t kBytes = collectives::kSignatureBytes;
-  absl::Status status = exchange->pool->Take(
-      kBytes * (static_cast<size_t>(size) + 1), &exchange->memory);
-  if (!status.ok()) return status;
-  std::byte* const own = exchange->memory.data();
-  std::byte* const all = own + kBytes;
-  stream.Enqueue([exchange, own] {
-    collectives::WriteSignature(*exchange->own, own);
-    return absl::OkStatus();
-  });
-  status =
-      communicator->AllGather(own, all, kBytes, DType::kU8, stream.stream());
-  stream.Enqueue([exchange, all, size, communicator] {
-    if (!communicator->status().ok()) return absl::OkStatus();
-    const std::string fault = collectives::SignatureFault(all, size);
-    if (fault.empty()) return absl::OkStatus();
-    const std::string message = collectives::DifferentCalls(fault);
-    communicator->Abort(message);
-    return absl::InvalidArgumentError(message);
-  });
-  return status;
-}
-
 absl::Status PreparedCollective::Impl::CheckMemory(
     absl::Span<const void* const> inputs,
     absl::Span<void* const> outputs) const {
@@ -199,14 +164,16 @@ absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
   if (!communicator.ok()) return communicator.status();
   CallStream call_stream(*host, std::move(outcome));
   if (signature_ != nullptr) {
-    absl::Status enqueued = CheckSignatures(*communicator, call_stream);
+    absl::Status enqueued = collectives::EnqueueSignatureCheck(
+        signature_, group_->ranks(), *communicator, group_->pool(),
+        call_stream);
     if (!enqueued.ok()) return enqueued;
   }
   const absl::Status enqueued =
       IsRagged(op_.kind)
-          ? collectives::RunRagged(op_, inputs_, inputs, outputs,
-                                   **communicator, group_->pool(), call_stream)
-          : EnqueueSteps(inputs, outputs, **communicator, call_stream);
+          ? collectives::RunRagged(op_, inputs_, inputs, outputs, *communicator,
+                                   group_->pool(), call_stream)
+          : EnqueueSteps(inputs, outputs, *communicator, call_stream);
   if (!enqueued.ok()) return enqueued;
   return communicator;
 }
@@ -225,8 +192,8 @@ PreparedCollective::Impl::RunOnDevice(
   auto communicator = group_->CommunicatorFor(name_);
   if (!communicator.ok()) return communicator.status();
   if (signature_ != nullptr) {
-    const absl::Status same =
-        device.CompareSignatures(*signature_, **communicator, stream);
+    const absl::Status same = device.CompareSignatures(
+        *signature_, group_->ranks(), **communicator, stream);
     const bool group_fails =
         absl::IsInvalidArgument(same) || !(*communicator)->status().ok();
     if (!same.ok()) return group_fails ? group_->Explained(name_, same) : same;
@@ -242,11 +209,13 @@ PreparedCollective::Impl::RunOnDevice(
 
 absl::Status PreparedCollective::Impl::EnqueueSteps(
     absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
-    Communicator& communicator, CallStream& stream) const {
+    const std::shared_ptr<Communicator>& communicator,
+    CallStream& stream) const {
   auto call = std::make_shared<CallInFlight>();
   call->memory.inputs.assign(inputs.begin(), inputs.end());
   call->memory.outputs.assign(outputs.begin(), outputs.end());
   call->lowered = lowered_;
+  call->communicator = communicator;
   const bool uses_scratch = lowered_->scratch_bytes > 0;
   if (uses_scratch) {
     call->pool = group_->pool();
@@ -255,7 +224,7 @@ absl::Status PreparedCollective::Impl::EnqueueSteps(
     if (!taken.ok()) return taken;
     call->memory.scratch = call->scratch.data();
   }
-  const absl::Status status = Enqueue(call, communicator, stream);
+  const absl::Status status = Enqueue(call, *communicator, stream);
   const bool keeps_scratch =
       uses_scratch && (!status.ok() || !IsLocal(lowered_->steps.back()));
   if (keeps_scratch) stream.Enqueue([call] { return absl::OkStatus(); });
@@ -264,6 +233,8 @@ absl::Status PreparedCollective::Impl::EnqueueSteps(
 
 absl::Status PreparedCollective::Impl::RunLocalSteps(const CallInFlight& call,
                                                      size_t begin, size_t end) {
+  // What a failed transfer left in memory means nothing.
+  if (begin > 0 && !call.communicator->status().ok()) return absl::OkStatus();
   for (size_t i = begin; i < end; ++i) {
     absl::Status status =
         collectives::RunLocalStep(call.lowered->steps[i], call.memory);

@@ -38,23 +38,19 @@ class PreparedCollective::Impl {
 
  private:
   struct CallInFlight;
-  struct SignatureExchange;
 
   explicit Impl(std::shared_ptr<AxisGroup::Impl> group)
       : group_(std::move(group)) {}
 
   absl::Status CheckMemory(absl::Span<const void* const> inputs,
                            absl::Span<void* const> outputs) const;
-  absl::Status CheckSignatures(
-      const std::shared_ptr<Communicator>& communicator,
-      collectives::CallStream& stream) const;
   absl::StatusOr<std::shared_ptr<Communicator>> RunOnDevice(
       absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
       collectives::DeviceCalls& device, Stream& stream,
       std::shared_ptr<collectives::CallOutcome> outcome) const;
   absl::Status EnqueueSteps(absl::Span<const void* const> inputs,
                             absl::Span<void* const> outputs,
-                            Communicator& communicator,
+                            const std::shared_ptr<Communicator>& communicator,
                             collectives::CallStream& stream) const;
   absl::Status Enqueue(const std::shared_ptr<CallInFlight>& call,
                        Communicator& communicator,

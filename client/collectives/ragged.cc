@@ -224,7 +224,7 @@ absl::Status RunRagged(const AxisCollective& op,
                        absl::Span<const TensorType> types,
                        absl::Span<const void* const> inputs,
                        absl::Span<void* const> outputs,
-                       Communicator& communicator,
+                       const std::shared_ptr<Communicator>& communicator,
                        const std::shared_ptr<transport::ScratchPool>& pool,
                        CallStream& stream) {
   const bool forward = op.kind == AxisCollectiveKind::kRaggedAllToAll;
@@ -244,7 +244,7 @@ absl::Status RunRagged(const AxisCollective& op,
   const RaggedSlices& s = call->slices;
   if (absl::Status status = Check(s); !status.ok()) return status;
 
-  const int members = communicator.size();
+  const int members = communicator->size();
   const PeerBytes sent =
       ByPeer(forward ? s.send_sizes : s.recv_sizes, members, s.row_bytes);
   const PeerBytes got =
@@ -260,20 +260,28 @@ absl::Status RunRagged(const AxisCollective& op,
     if (forward) call->PackOperand();
     return absl::OkStatus();
   });
-  status = communicator.AllToAll(call->own_offsets(), call->offsets(),
-                                 s.count() / static_cast<size_t>(members),
-                                 DType::kI64, stream.stream());
-  if (!forward) stream.Enqueue([call] { return call->PackCotangent(); });
+  status = communicator->AllToAll(call->own_offsets(), call->offsets(),
+                                  s.count() / static_cast<size_t>(members),
+                                  DType::kI64, stream.stream());
+  // What a failed transfer left in memory means nothing.
+  const auto if_received = [communicator](auto work) {
+    return [communicator, work] {
+      return communicator->status().ok() ? work() : absl::OkStatus();
+    };
+  };
+  if (!forward) {
+    stream.Enqueue(if_received([call] { return call->PackCotangent(); }));
+  }
   if (status.ok()) {
-    status = communicator.AllToAllV(
+    status = communicator->AllToAllV(
         call->packed.data(), sent.counts, sent.offsets, call->received.data(),
         got.counts, got.offsets, DType::kU8, stream.stream());
   }
   // Also after an error: keeps the memory for what is enqueued.
-  stream.Enqueue([call, forward, enqueued = status.ok()] {
+  stream.Enqueue(if_received([call, forward, enqueued = status.ok()] {
     if (!enqueued) return absl::OkStatus();
     return forward ? call->UnpackOutput() : call->UnpackOperand();
-  });
+  }));
   return status;
 }
 

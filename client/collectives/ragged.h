@@ -33,7 +33,7 @@ absl::Status RunRagged(const AxisCollective& op,
                        absl::Span<const TensorType> types,
                        absl::Span<const void* const> inputs,
                        absl::Span<void* const> outputs,
-                       Communicator& communicator,
+                       const std::shared_ptr<Communicator>& communicator,
                        const std::shared_ptr<transport::ScratchPool>& pool,
                        CallStream& stream);
 

@@ -97,14 +97,14 @@ void WriteSignature(const std::string& text, std::byte* to) {
   std::memcpy(to + kept, end.data(), end.size());
 }
 
-std::string SignatureFault(const std::byte* all, int size) {
+std::string SignatureFault(const std::byte* all, absl::Span<const int> ranks) {
   std::vector<std::pair<int, std::string>> calls;
   bool equal = true;
-  for (int member = 0; member < size; ++member) {
-    const char* const text = reinterpret_cast<const char*>(
-        all + static_cast<size_t>(member) * kSignatureBytes);
+  for (size_t member = 0; member < ranks.size(); ++member) {
+    const char* const text =
+        reinterpret_cast<const char*>(all + member * kSignatureBytes);
     calls.push_back(
-        {member, std::string(text, strnlen(text, kSignatureBytes))});
+        {ranks[member], std::string(text, strnlen(text, kSignatureBytes))});
     equal &= calls.back().second == calls.front().second;
   }
   return equal ? "" : WhoSaidWhat(calls);

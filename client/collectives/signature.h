@@ -21,10 +21,10 @@ std::string SignatureText(const AxisCollective& op,
 inline constexpr size_t kSignatureBytes = 256;
 void WriteSignature(const std::string& text, std::byte* to);
 
-// `all`: the signatures of `size` members. Empty if they are equal; else who
-// calls what, with ranks in the group: "ranks 0, 2: psum over data of f32[2];
-// rank 1: psum over data of f32[3]".
-std::string SignatureFault(const std::byte* all, int size);
+// `all`: the signatures of the members, whose ranks are `ranks`. Empty if they
+// are equal; else who calls what: "ranks 0, 2: psum over data of f32[2]; rank
+// 1: psum over data of f32[3]".
+std::string SignatureFault(const std::byte* all, absl::Span<const int> ranks);
 
 // The message of that error.
 std::string DifferentCalls(const std::string& fault);

@@ -52,6 +52,7 @@ absl::StatusOr<AxisGroup> GroupRegistry::Declare(
                        .index_groups = declaration.index_groups,
                        .size = static_cast<int>(ranks.size()),
                        .index = static_cast<int>(index - ranks.begin()),
+                       .ranks = ranks,
                        .even = groups->even,
                        .checks_axes = true,
                        .checked = checked},

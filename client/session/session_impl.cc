@@ -195,12 +195,35 @@ session::EventLoop::ProgressSource Session::Impl::WithGroupCalls(
   };
 }
 
+std::string Session::Impl::DifferentCallsText(const std::vector<int>& ranks,
+                                              const std::string& call,
+                                              const absl::Status& error) const {
+  const std::optional<int> peer = transport::FailedPeer(error);
+  std::string text(error.message());
+  if (peer && *peer >= 0 && *peer < static_cast<int>(ranks.size())) {
+    const int rank = ranks[*peer];
+    text = WithWorldRank(error, *peer, rank, members().at(rank).worker);
+  }
+  return absl::StrFormat(
+      "the ranks of a group call different operations: in %s of rank %d: %s. "
+      "With checked: true in the spec the error has every rank's call",
+      call, this->rank(), text);
+}
+
 absl::Status Session::Impl::ExplainGroup(const std::vector<int>& ranks,
                                          const std::string& call,
                                          const absl::Status& error) {
   if (absl::Status over = status(); !over.ok()) return over;
-  // All members found it in what they called.
-  if (absl::IsInvalidArgument(error)) return FailHere(step(), call, error);
+  // The ranks call different operations: no call of this rank is the cause. The
+  // comparison of a checked group has ended the communicator itself.
+  if (absl::IsInvalidArgument(error) || absl::IsAborted(error)) {
+    return FailHere(step(), "", absl::InvalidArgumentError(error.message()));
+  }
+  if (absl::IsDataLoss(error)) {
+    return FailHere(
+        step(), "",
+        absl::DataLossError(DifferentCallsText(ranks, call, error)));
+  }
   ReportPeerFailure(ranks, error);
   return Explain(call, error);
 }

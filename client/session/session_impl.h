@@ -226,6 +226,9 @@ class Session::Impl {
   // The cause of an error of a group's communicator.
   absl::Status ExplainGroup(const std::vector<int>& ranks,
                             const std::string& call, const absl::Status& error);
+  std::string DifferentCallsText(const std::vector<int>& ranks,
+                                 const std::string& call,
+                                 const absl::Status& error) const;
 
   // Fetches and checks the announced plan; retries transient errors.
   absl::StatusOr<plan::Plan> FetchPlan();

@@ -122,10 +122,10 @@ LOCKSTEP_EXPORT std::optional<AxisCollectiveKind> ParseAxisCollectiveKind(
 
 struct LOCKSTEP_EXPORT AxisCollective {
   AxisCollectiveKind kind = AxisCollectiveKind::kPsum;
-  std::vector<std::string> axes;
+  std::vector<std::string> axes = {};
   // Empty: all members are one group. Else each index is in one group.
   // Reductions take groups of different sizes.
-  std::vector<std::vector<int>> index_groups;
+  std::vector<std::vector<int>> index_groups = {};
 
   int axis = 0;         // of the tensor, where the operation has one
   int concat_axis = 0;  // all_to_all
@@ -136,9 +136,9 @@ struct LOCKSTEP_EXPORT AxisCollective {
   // reduce: members other than the root get zeros instead of nothing.
   bool zeros_elsewhere = false;
   // ppermute: pairs (source, destination), each at most once.
-  std::vector<std::pair<int, int>> pairs;
+  std::vector<std::pair<int, int>> pairs = {};
   // pshuffle: the source of each member.
-  std::vector<int> sources;
+  std::vector<int> sources = {};
 
   bool operator==(const AxisCollective&) const = default;
 };

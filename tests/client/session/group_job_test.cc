@@ -179,6 +179,61 @@ TEST_F(GroupJobTest, DifferentCallsOnACheckedGroupEndTheEpochWithAllOfThem) {
   });
 }
 
+TEST_F(GroupJobTest, HostCallsOfACheckedGroupAreComparedToo) {
+  spec_.checked = true;
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto pipe = session.Group({"pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    const absl::Status error = session.rank() == 3
+                                   ? Barrier(*pipe)
+                                   : AllReduceScalars(*pipe, {1}).status();
+    // Ranks 0 and 1 may be done before the epoch ends.
+    if (session.rank() < 2) return;
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("rank 2: AllReduceScalars of 1 values, sum"),
+                      HasSubstr("rank 3: Barrier")));
+  });
+}
+
+TEST_F(GroupJobTest, DifferentCallsAreNoFaultOfTheNetwork) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto pipe = session.Group({"pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    if (session.rank() < 2) return;
+    const int64_t count = session.rank();
+    const auto psum =
+        *pipe->Prepare({.kind = Kind::kPsum}, {{DType::kF32, {count}}});
+    float x[3] = {};
+    const absl::Status error = psum.Start({x}, {x})->Wait();
+    EXPECT_THAT(
+        std::string(error.message()),
+        AllOf(HasSubstr("the ranks of a group call different operations"),
+              HasSubstr("in psum over pipe of rank"),
+              HasSubstr("checked: true"),
+              testing::Not(HasSubstr("cannot reach"))));
+  });
+}
+
+TEST_F(GroupJobTest, MessagesHaveTheRanksOfTheJob) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto pipe = session.Group({"pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    float w = session.rank() == 3 ? 1.0f : 0.0f;
+    const absl::Status differs =
+        CheckParametersEqual(*pipe, {{"w", {DType::kF32, {}}, &w}});
+    if (session.rank() < 2) {
+      EXPECT_TRUE(differs.ok()) << differs;
+    } else {
+      EXPECT_THAT(std::string(differs.message()),
+                  AllOf(HasSubstr("rank 2: "), HasSubstr("rank 3: ")));
+    }
+  });
+  LeaveAll();
+}
+
 TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
   JoinAll();
   std::promise<void> blocked;
