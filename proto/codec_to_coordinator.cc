@@ -214,6 +214,21 @@ void Read(const v1::ParameterNames& from, protocol::ParameterNames* to,
   d->Names("names", from.names(), kNamesMax, &to->names);
 }
 
+void Write(const protocol::GroupProgress& from, v1::GroupProgress* to) {
+  to->set_communicator(from.communicator);
+  to->set_calls(from.calls);
+  to->set_completed(from.completed);
+  to->set_call(ToUtf8(from.call));
+}
+
+void Read(const v1::GroupProgress& from, protocol::GroupProgress* to,
+          Decoder* d) {
+  d->Int("communicator", from.communicator(), 0, &to->communicator);
+  to->calls = from.calls();
+  to->completed = from.completed();
+  d->Label("call", from.call(), &to->call);
+}
+
 void Write(const protocol::Progress& from, v1::Progress* to) {
   Write(from.position, to->mutable_position());
   to->set_submitted(from.submitted);
@@ -233,7 +248,9 @@ void Write(const protocol::Progress& from, v1::Progress* to) {
   to->set_task(ToUtf8(from.task));
   to->set_awaits(from.awaits);
   to->set_withdrawn(from.withdrawn);
-  to->set_group_calls(from.group_calls);
+  for (const protocol::GroupProgress& group : from.groups) {
+    Write(group, to->add_groups());
+  }
 }
 
 void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
@@ -254,7 +271,8 @@ void Read(const v1::Progress& from, protocol::Progress* to, Decoder* d) {
   d->Label("task", from.task(), &to->task);
   d->Int("awaits", from.awaits(), -1, &to->awaits);
   to->withdrawn = from.withdrawn();
-  to->group_calls = from.group_calls();
+  d->Each("groups", from.groups(), static_cast<int>(protocol::kAxisGroupsMax),
+          &to->groups);
 }
 
 void Write(const protocol::Heartbeat&, v1::Heartbeat*) {}

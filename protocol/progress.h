@@ -21,6 +21,17 @@ struct ParameterNames {
   bool operator==(const ParameterNames&) const = default;
 };
 
+// The operations that a rank has called on a declared group. All members call
+// the same, so the numbers show who is behind.
+struct GroupProgress {
+  int communicator = 0;  // index in the plan
+  uint64_t calls = 0;
+  uint64_t completed = 0;  // the first of them
+  std::string call;        // the next one's name, for people
+  bool waits() const { return completed < calls; }
+  bool operator==(const GroupProgress&) const = default;
+};
+
 // The worker's position; each message replaces all earlier ones.
 struct Progress {
   Position position;
@@ -51,8 +62,8 @@ struct Progress {
   int awaits = -1;
   // The rank's GradientSync was destroyed: it takes part in no further step.
   bool withdrawn = false;
-  // Operations that it has called on its groups (Session::Group).
-  uint64_t group_calls = 0;
+  // The declared groups that it has called operations on (Session::Group).
+  std::vector<GroupProgress> groups;
   bool operator==(const Progress&) const = default;
 };
 

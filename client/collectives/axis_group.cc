@@ -54,6 +54,24 @@ const std::vector<TensorType>& PreparedCollective::outputs() const {
   return impl_->outputs();
 }
 
+namespace {
+
+// Enqueues a call, and notes it as the group's newest.
+absl::StatusOr<std::shared_ptr<Communicator>> RunNoted(
+    const PreparedCollective::Impl& prepared,
+    absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
+    Stream& stream, std::shared_ptr<collectives::CallOutcome> outcome,
+    Event* done) {
+  MutexLock lock(&prepared.group().call_mutex());
+  prepared.BeginCall();
+  auto communicator = prepared.Run(inputs, outputs, stream, std::move(outcome));
+  if (communicator.ok()) *done = stream.Record();
+  prepared.group().EndCall(communicator.ok() ? done : nullptr);
+  return communicator;
+}
+
+}  // namespace
+
 absl::StatusOr<PendingCollective> PreparedCollective::Start(
     absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
     absl::Span<const Event> after) const {
@@ -61,17 +79,19 @@ absl::StatusOr<PendingCollective> PreparedCollective::Start(
   if (!stream.ok()) return stream.status();
   for (const Event& event : after) (*stream)->WaitFor(event);
   auto outcome = std::make_shared<collectives::CallOutcome>();
-  auto communicator = impl_->Run(inputs, outputs, **stream, outcome);
+  Event done;
+  auto communicator =
+      RunNoted(*impl_, inputs, outputs, **stream, outcome, &done);
   if (!communicator.ok()) return communicator.status();
   return PendingCollective(std::make_shared<PendingCollective::State>(
-      impl_, *std::move(communicator), std::move(outcome),
-      (*stream)->Record()));
+      impl_, *std::move(communicator), std::move(outcome), std::move(done)));
 }
 
 absl::Status PreparedCollective::Run(absl::Span<const void* const> inputs,
                                      absl::Span<void* const> outputs,
                                      Stream& stream) const {
-  return impl_->Run(inputs, outputs, stream, nullptr).status();
+  Event done;
+  return RunNoted(*impl_, inputs, outputs, stream, nullptr, &done).status();
 }
 
 // --- AxisGroup --------------------------------------------------------------
@@ -149,7 +169,6 @@ absl::StatusOr<std::shared_ptr<Communicator>> AxisGroup::Impl::CommunicatorFor(
   }
   const absl::Status failed = communicator->status();
   if (!failed.ok()) return Explained(call, failed);
-  calls_.fetch_add(1, std::memory_order_relaxed);
   return communicator;
 }
 
@@ -175,12 +194,22 @@ absl::Status AxisGroup::Impl::RunAndWait(
   if (!stream.ok()) return stream.status();
   const auto communicator = CommunicatorFor(call);
   if (!communicator.ok()) return communicator.status();
-  absl::Status enqueued = CompareSignatures(signature, *communicator, **stream);
-  if (absl::IsInvalidArgument(enqueued)) return Explained(call, enqueued);
-  if (enqueued.ok()) enqueued = enqueue(**communicator, **stream);
-  enqueued.Update((*stream)->Record().Wait());
+  absl::Status compared, enqueued;
+  Event done;
+  {
+    MutexLock lock(&call_mutex_);
+    BeginCall(std::make_shared<const std::string>(call));
+    compared = CompareSignatures(signature, *communicator, **stream);
+    enqueued = compared.ok() ? enqueue(**communicator, **stream) : compared;
+    done = (*stream)->Record();
+    EndCall(&done);
+  }
+  enqueued.Update(done.Wait());
   const absl::Status failed = (*communicator)->status();
-  return failed.ok() ? enqueued : Explained(call, failed);
+  if (!failed.ok()) return Explained(call, failed);
+  // On a device a difference leaves the communicator as it is.
+  return absl::IsInvalidArgument(compared) ? Explained(call, compared)
+                                           : enqueued;
 }
 
 absl::Status AxisGroup::Impl::CompareSignatures(
@@ -201,6 +230,39 @@ absl::Status AxisGroup::Impl::NotConnected(const std::string& call) const {
       call, closed_ ? ": this worker has left the job"
                     : ": the group is not connected yet: GradientSync::Seal "
                       "connects it, or Session::Connect"));
+}
+
+void AxisGroup::Impl::BeginCall(std::shared_ptr<const std::string> call) {
+  MutexLock lock(&mutex_);
+  ++calls_;
+  outstanding_.push_back({std::move(call), std::nullopt});
+}
+
+void AxisGroup::Impl::EndCall(const Event* done) {
+  MutexLock lock(&mutex_);
+  if (done == nullptr) {
+    --calls_;
+    outstanding_.pop_back();
+    return;
+  }
+  outstanding_.back().done = *done;
+  DropCompleted();
+}
+
+void AxisGroup::Impl::DropCompleted() const {
+  while (!outstanding_.empty() && outstanding_.front().done.has_value() &&
+         outstanding_.front().done->Done()) {
+    outstanding_.pop_front();
+  }
+}
+
+protocol::GroupProgress AxisGroup::Impl::progress() const {
+  MutexLock lock(&mutex_);
+  DropCompleted();
+  protocol::GroupProgress progress{.calls = calls_};
+  progress.completed = calls_ - outstanding_.size();
+  if (progress.waits()) progress.call = *outstanding_.front().call;
+  return progress;
 }
 
 GroupMemory AxisGroup::Impl::memory() const {

@@ -9,8 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,7 @@
 #include "lockstep/arena.h"
 #include "lockstep/axis_group.h"
 #include "lockstep/communicator.h"
+#include "protocol/progress.h"
 
 namespace lockstep {
 
@@ -100,8 +103,15 @@ class AxisGroup::Impl {
   }
 
   const std::shared_ptr<transport::ScratchPool>& pool() const { return pool_; }
-  // Operations that were called.
-  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  // Held while a call is enqueued, which may block: streams run inline. Calls
+  // from several threads are then in some order, the same on no other rank.
+  Mutex& call_mutex() { return call_mutex_; }
+  // `call` is being enqueued.
+  void BeginCall(std::shared_ptr<const std::string> call);
+  // It is complete once `done` is; null: nothing was enqueued.
+  void EndCall(const Event* done);
+  // The calls so far; names no communicator.
+  protocol::GroupProgress progress() const;
 
  private:
   absl::Status CompareSignatures(
@@ -114,8 +124,7 @@ class AxisGroup::Impl {
   const Explain explain_;
   const std::shared_ptr<transport::ScratchPool> pool_ =
       std::make_shared<transport::ScratchPool>();
-  std::atomic<uint64_t> calls_{0};
-
+  Mutex call_mutex_;
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<Communicator> communicator_ ABSL_GUARDED_BY(mutex_);
@@ -123,6 +132,14 @@ class AxisGroup::Impl {
   std::unique_ptr<collectives::DeviceCalls> device_calls_
       ABSL_GUARDED_BY(mutex_);
   std::atomic<collectives::DeviceCalls*> connected_device_{nullptr};
+  // Calls that were not complete when it was last looked.
+  struct Outstanding {
+    std::shared_ptr<const std::string> call;
+    std::optional<Event> done;  // none: being enqueued
+  };
+  void DropCompleted() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::deque<Outstanding> outstanding_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -97,8 +97,8 @@ PreparedCollective::Impl::Make(std::shared_ptr<AxisGroup::Impl> group,
   auto lowered = collectives::Lower(op, options.size, options.index, inputs);
   if (!lowered.ok()) return lowered.status();
   std::shared_ptr<Impl> made(new Impl(std::move(group)));
-  made->name_ = absl::StrCat(AbslView(Name(op.kind)), " over ",
-                             absl::StrJoin(op.axes, ","));
+  made->name_ = std::make_shared<const std::string>(absl::StrCat(
+      AbslView(Name(op.kind)), " over ", absl::StrJoin(op.axes, ",")));
   made->inputs_.assign(inputs.begin(), inputs.end());
   made->outputs_ = *std::move(outputs);
   made->lowered_ = std::make_shared<const Lowered>(*std::move(lowered));
@@ -160,7 +160,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
     return absl::FailedPreconditionError(absl::StrCat(
         AbslView(Name(op_.kind)), ": the stream is not a stream of the host"));
   }
-  auto communicator = group_->CommunicatorFor(name_);
+  auto communicator = group_->CommunicatorFor(name());
   if (!communicator.ok()) return communicator.status();
   CallStream call_stream(*host, std::move(outcome));
   if (signature_ != nullptr) {
@@ -189,14 +189,14 @@ PreparedCollective::Impl::RunOnDevice(
   }
   absl::Status right = device.CheckStream(stream, signature_ != nullptr);
   if (!right.ok()) return right;
-  auto communicator = group_->CommunicatorFor(name_);
+  auto communicator = group_->CommunicatorFor(name());
   if (!communicator.ok()) return communicator.status();
   if (signature_ != nullptr) {
     const absl::Status same = device.CompareSignatures(
         *signature_, group_->ranks(), **communicator, stream);
     const bool group_fails =
         absl::IsInvalidArgument(same) || !(*communicator)->status().ok();
-    if (!same.ok()) return group_fails ? group_->Explained(name_, same) : same;
+    if (!same.ok()) return group_fails ? group_->Explained(name(), same) : same;
   }
   CallMemory memory;
   memory.inputs.assign(inputs.begin(), inputs.end());

@@ -28,7 +28,9 @@ class PreparedCollective::Impl {
   const std::vector<TensorType>& outputs() const { return outputs_; }
   AxisGroup::Impl& group() const { return *group_; }
   // "psum over data", for messages.
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return *name_; }
+  // As AxisGroup::Impl::BeginCall.
+  void BeginCall() const { group_->BeginCall(name_); }
 
   // Enqueues one call, and returns the communicator that it uses. Errors of
   // local work are also noted in `outcome`, if it is not null.
@@ -60,7 +62,7 @@ class PreparedCollective::Impl {
 
   const std::shared_ptr<AxisGroup::Impl> group_;
   AxisCollective op_;
-  std::string name_;
+  std::shared_ptr<const std::string> name_;
   std::vector<TensorType> inputs_, outputs_;
   std::shared_ptr<const collectives::Lowered> lowered_;
   std::shared_ptr<const std::string> signature_;  // null: not checked

@@ -90,6 +90,7 @@ absl::Status GroupRegistry::Connect(const plan::Plan& plan,
     }
     const auto c = static_cast<size_t>(planned - plan.communicators.begin());
     group.communicator = std::move((*communicators)[c]);
+    group.index = static_cast<int>(c);
     group.impl->Connect(group.communicator, memory);
   }
   return absl::OkStatus();
@@ -116,11 +117,16 @@ void GroupRegistry::Close() {
   }
 }
 
-uint64_t GroupRegistry::calls() const {
+std::vector<protocol::GroupProgress> GroupRegistry::progress() const {
   MutexLock lock(&mutex_);
-  uint64_t calls = 0;
-  for (const Group& group : groups_) calls += group.impl->calls();
-  return calls;
+  std::vector<protocol::GroupProgress> all;
+  for (const Group& group : groups_) {
+    protocol::GroupProgress progress = group.impl->progress();
+    if (progress.calls == 0) continue;
+    progress.communicator = group.index;
+    all.push_back(std::move(progress));
+  }
+  return all;
 }
 
 }  // namespace lockstep::session

@@ -59,8 +59,8 @@ class GroupRegistry {
   // Ends the groups: their peers learn that this rank has left.
   void Close();
 
-  // Operations that were called on the groups.
-  uint64_t calls() const;
+  // The groups that operations were called on.
+  std::vector<protocol::GroupProgress> progress() const;
 
  private:
   struct Group {
@@ -68,6 +68,7 @@ class GroupRegistry {
     std::vector<int> ranks;  // its members
     std::shared_ptr<AxisGroup::Impl> impl;
     std::shared_ptr<Communicator> communicator;
+    int index = -1;  // of the communicator in the plan
   };
 
   const Explain explain_;

@@ -186,11 +186,11 @@ absl::Status Session::Impl::ConnectDeclared(
   return absl::OkStatus();
 }
 
-session::EventLoop::ProgressSource Session::Impl::WithGroupCalls(
+session::EventLoop::ProgressSource Session::Impl::WithGroups(
     session::EventLoop::ProgressSource source) {
   return [this, source = std::move(source)] {
     protocol::Progress progress = source();
-    progress.group_calls = groups_.calls();
+    progress.groups = groups_.progress();
     return progress;
   };
 }

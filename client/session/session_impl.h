@@ -153,12 +153,12 @@ class Session::Impl {
   }
   void RemoveWatch(uint64_t number) { event_loop_->RemoveWatch(number); }
   void SetProgressSource(session::EventLoop::ProgressSource source) {
-    event_loop_->SetProgressSource(WithGroupCalls(std::move(source)));
+    event_loop_->SetProgressSource(WithGroups(std::move(source)));
   }
-  // As a source that always returns `last`, but for the calls of groups.
+  // As a source that always returns `last`, but for the groups.
   void SetLastProgress(protocol::Progress last) {
     event_loop_->ReplaceProgressSource(
-        WithGroupCalls([last = std::move(last)] { return last; }));
+        WithGroups([last = std::move(last)] { return last; }));
   }
 
   // --- Passes, in negotiated mode; see event_loop.h ---
@@ -217,7 +217,7 @@ class Session::Impl {
   // Blocks until an epoch is formed.
   absl::Status Form(Parts& parts);
 
-  session::EventLoop::ProgressSource WithGroupCalls(
+  session::EventLoop::ProgressSource WithGroups(
       session::EventLoop::ProgressSource source);
   // Gives the groups their communicators, out of those of the plan.
   absl::Status ConnectDeclared(

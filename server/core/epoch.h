@@ -217,9 +217,9 @@ class Epoch {
   std::string Lack() const;
   bool HasDone(int rank) const;
   // "has not submitted w", if other ranks wait for it; else empty.
-  std::string Unsaid(int rank) const;
+  std::string Unsaid(int rank, const Waits& waits) const;
   // What another rank waits for: the same, or "is at step 3 in the verdict".
-  std::string Behind(int rank) const;
+  std::string Behind(int rank, const Waits& waits) const;
   // For how many passes each rank has done its part; empty without passes.
   std::vector<uint64_t> PassesDone() const;
   bool LagsInPass(int rank) const;

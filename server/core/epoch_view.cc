@@ -130,7 +130,7 @@ std::string Epoch::BlameSentence(int rank, const Waits& waits,
   const bool is_late =
       waiting && !waiters.empty() && !steps_.lags().HasArrived(rank);
   // What the rank has not done, or has been doing, for how long.
-  std::string has = started_ ? Unsaid(rank) : Lack();
+  std::string has = started_ ? Unsaid(rank, waits) : Lack();
   if (has.empty()) has = HasBeen(standing.position.phase);
   std::string sentence =
       absl::StrCat(members_.WhoIs(rank), " ", has, " for ",
@@ -164,14 +164,21 @@ bool Epoch::HasDone(int rank) const {
   return connecting_ ? connecting_->HasDone(rank) : registry_.complete(rank);
 }
 
-std::string Epoch::Unsaid(int rank) const {
+std::string Epoch::Unsaid(int rank, const Waits& waits) const {
   if (LagsInPass(rank)) return negotiation_->Lack(rank, kNamesShown);
-  return NotSubmitted(progress().of(rank));
+  const std::string missing = waits.CallMissing(rank);
+  if (!missing.empty()) return absl::StrCat("has not called ", missing);
+  std::string unsaid = NotSubmitted(progress().of(rank));
+  if (!unsaid.empty()) return unsaid;
+  for (const protocol::GroupProgress& group : progress().of(rank).groups) {
+    if (group.waits()) return absl::StrCat("has been in ", group.call);
+  }
+  return "";
 }
 
-std::string Epoch::Behind(int rank) const {
+std::string Epoch::Behind(int rank, const Waits& waits) const {
   if (!started_) return Lack();
-  const std::string unsaid = Unsaid(rank);
+  const std::string unsaid = Unsaid(rank, waits);
   if (!unsaid.empty()) return unsaid;
   return absl::StrCat("is ", Where(progress().of(rank).position));
 }
@@ -227,7 +234,7 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
     for (const int other : waits.For(rank, kWaitsShown)) {
       view->waits.push_back({.waiter = members_.NameAt(rank),
                              .waited_for = members_.NameAt(other),
-                             .why = Behind(other)});
+                             .why = Behind(other, waits)});
     }
     const bool is_stuck =
         progress().IsStuck(rank, now) && !waits.Any(rank) && !AllWaitForPlan();

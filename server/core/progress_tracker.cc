@@ -24,7 +24,7 @@ bool ProgressTracker::Update(int rank, const protocol::Progress& progress,
                      standing.submitted != progress.submitted ||
                      standing.task != progress.task ||
                      standing.awaits != progress.awaits ||
-                     standing.group_calls != progress.group_calls ||
+                     standing.groups != progress.groups ||
                      standing.paused != progress.paused;
   if (standing.position != progress.position && standing.present) {
     Count(standing.position, -1);
@@ -38,7 +38,7 @@ bool ProgressTracker::Update(int rank, const protocol::Progress& progress,
   standing.task = progress.task;
   standing.awaits = progress.awaits;
   standing.withdrawn = progress.withdrawn;
-  standing.group_calls = progress.group_calls;
+  standing.groups = progress.groups;
   standing.revision = progress.revision;
   standing.memory = progress.memory;
   if (progress.step_seconds > 0) {

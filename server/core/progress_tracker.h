@@ -29,11 +29,11 @@ namespace lockstep::core {
 struct RankProgress {
   protocol::Position position;
   uint32_t submitted = 0;
-  std::vector<std::string> missing;  // as in Progress
-  std::string task;                  // likewise
-  int awaits = -1;                   // likewise
-  bool withdrawn = false;            // likewise
-  uint64_t group_calls = 0;          // likewise
+  std::vector<std::string> missing;             // as in Progress
+  std::string task;                             // likewise
+  int awaits = -1;                              // likewise
+  bool withdrawn = false;                       // likewise
+  std::vector<protocol::GroupProgress> groups;  // likewise
   double step_seconds = 0;
   double exposed_seconds = 0;  // exposed communication, in the same steps
   Overlap overlap = Overlap::kAuto;

@@ -62,6 +62,7 @@ Waits Waits::OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
     }
   }
   waits.AddSenders(progress);
+  if (plan != nullptr) waits.calls_ = GroupWaits(progress, *plan);
   std::vector<int> everybody(progress.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
@@ -139,14 +140,18 @@ bool Waits::Needs(int waiter, int other) const {
 }
 
 bool Waits::Needed(int rank) const {
-  return present_[rank] && (is_sender_[rank] || reached_[rank] < needed_[rank]);
+  return present_[rank] && (is_sender_[rank] || calls_.Needed(rank) ||
+                            reached_[rank] < needed_[rank]);
 }
 
-bool Waits::Any(int rank) const { return !For(rank, 1).empty(); }
+bool Waits::Any(int rank) const {
+  return !calls_.IsInCircle(rank) && !For(rank, 1).empty();
+}
 
 std::vector<int> Waits::For(int rank, size_t max) const {
   std::vector<int> others;
   if (sender_[rank] >= 0 && max > 0) others.push_back(sender_[rank]);
+  calls_.AddFor(rank, max, &others);
   for (const int group : groups_of_rank_[rank]) {
     for (const int other : groups_[group]) {
       if (others.size() == max || !Needs(rank, other)) break;
@@ -175,6 +180,7 @@ std::vector<int> Waits::On(int rank, size_t max) const {
   for (size_t waiter = 0; waiter < sender_.size(); ++waiter) {
     if (sender_[waiter] == rank) waiters.insert(static_cast<int>(waiter));
   }
+  for (const int waiter : calls_.On(rank)) waiters.insert(waiter);
   std::vector<int> first(waiters.begin(), waiters.end());
   if (first.size() > max) first.resize(max);
   return first;

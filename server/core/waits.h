@@ -7,6 +7,8 @@
 //                  the verdict waits for every rank that is not
 //   in a run       a rank that waits for a pipeline message waits for its
 //                  sender, unless the sender is further
+//   in a group     a rank whose call is not complete waits for the members that
+//                  have called less (group_waits.h)
 //   in a pass      a rank that has submitted everything waits for every rank
 //                  that has not done what the pass requires; the verdict as in
 //                  a step
@@ -23,9 +25,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "plan/ir.h"
+#include "server/core/group_waits.h"
 #include "server/core/progress_tracker.h"
 
 namespace lockstep::core {
@@ -41,6 +45,7 @@ class Waits {
   static Waits OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
                        const std::vector<uint64_t>& passes_done = {});
 
+  // Whether it waits for a rank that does not wait for it.
   bool Any(int rank) const;
 
   // At most `max` ranks that the rank waits for directly, least far first.
@@ -53,6 +58,10 @@ class Waits {
   // At most `max` ranks that wait for this one directly, in rank order.
   std::vector<int> On(int rank, size_t max) const;
 
+  // The call of a declared group that other ranks wait in and this one has not
+  // made; empty if there is none.
+  std::string CallMissing(int rank) const { return calls_.CallMissing(rank); }
+
  private:
   explicit Waits(const ProgressTracker& progress);
 
@@ -64,6 +73,7 @@ class Waits {
 
   static constexpr uint64_t kNothing = 0;
 
+  GroupWaits calls_;
   std::vector<bool> present_;
   std::vector<uint64_t> reached_;  // how far each rank is
   std::vector<uint64_t> needs_;    // how far it needs others to be; kNothing

@@ -324,13 +324,17 @@ inline void Fill(Source& s, protocol::ParameterNames& v) {
   All(s, count, names);
   count = static_cast<uint32_t>(names.size());  // none has no names
 }
+inline void Fill(Source& s, protocol::GroupProgress& v) {
+  auto& [communicator, calls, completed, call] = v;
+  All(s, communicator, calls, completed, call);
+}
 inline void Fill(Source& s, protocol::Progress& v) {
   auto& [position, submitted, missing, step_seconds, exposed_seconds, overlap,
          revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
-         awaits, withdrawn, group_calls] = v;
+         awaits, withdrawn, groups] = v;
   All(s, position, submitted, missing, step_seconds, exposed_seconds, overlap,
       revision, paused, memory, unsubmitted_by_all, unsubmitted_here, task,
-      awaits, withdrawn, group_calls);
+      awaits, withdrawn, groups);
 }
 inline void Fill(Source& s, protocol::ValueDigests& v) {
   auto& [parameters, digests] = v;

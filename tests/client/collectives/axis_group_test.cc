@@ -249,7 +249,7 @@ TEST_F(AxisGroupTest, CallsFailBeforeAGroupIsConnectedAndOnceItIsClosed) {
             absl::StatusCode::kFailedPrecondition);
   declared->Connect(std::move(communicators_[0]), {});
   EXPECT_TRUE(psum.Start({&x}, {&x})->Wait().ok());
-  EXPECT_EQ(declared->calls(), 1u);
+  EXPECT_EQ(declared->progress().calls, 1u);
   declared->Close();
   EXPECT_EQ(psum.Start({&x}, {&x}).status().message(),
             "psum over data: this worker has left the job");

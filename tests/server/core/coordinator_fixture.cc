@@ -187,6 +187,10 @@ void CoordinatorFixture::RunAll() {
 
 void CoordinatorFixture::ConnectAll() {
   RegisterAll();
+  Connect();
+}
+
+void CoordinatorFixture::Connect() {
   for (const uint64_t session : Sessions()) Ack(session);
   int rank = 0;
   for (const uint64_t session : Sessions()) Publish(session, rank++);

@@ -92,6 +92,8 @@ class CoordinatorFixture {
   // From an empty job to a running epoch.
   void RunAll();
   void ConnectAll();
+  // Once all have registered.
+  void Connect();
 
   // --- Queries -----
   JobName job() const { return {spec_.name}; }

@@ -94,10 +94,48 @@ TEST(StallTest, CallsOfGroupsAreProgress) {
   fixture.RunAll();
   for (uint64_t calls = 0; calls < 10; ++calls) {
     fixture.Says(1, protocol::Progress{.position = {0, Phase::kIdle},
-                                       .group_calls = calls});
+                                       .groups = {{.calls = calls}}});
     fixture.WaitWithHeartbeats(20, {1});
   }
   EXPECT_THAT(fixture.View().stalls, IsEmpty());
+}
+
+// Ranks 2 and 3 are a group; rank 3 does not call.
+TEST(StallTest, WhoWaitsInACollectiveIsNotAtFault) {
+  JobSpec spec = SpecOf(4);
+  spec.mesh = {{{"data", 2}, {"model", 2}}};
+  spec.on_stuck = OnStuck::kEvict;
+  CoordinatorFixture fixture(spec);
+  const protocol::AxisGroupDeclaration model{{"model"}, {}};
+  fixture.JoinAll();
+  for (int worker = 1; worker <= 4; ++worker) {
+    fixture.Says(worker,
+                 protocol::RegisterChunk{.index = 0,
+                                         .last = true,
+                                         .parameters = {ParameterNamed("a")},
+                                         .groups = {model}});
+  }
+  fixture.Connect();
+  // Communicators 0, 1: the verdict's and the parameter's; 2: ranks 0, 1.
+  const auto at = [](uint64_t calls, bool waits) {
+    return protocol::Progress{.position = {5, Phase::kIdle},
+                              .groups = {{3, calls, calls - (waits ? 1 : 0),
+                                          waits ? "psum over model" : ""}}};
+  };
+  fixture.Says(1, Stands(5, Phase::kVerdict));
+  fixture.Says(2, Stands(5, Phase::kVerdict));
+  fixture.Says(3, at(7, true));
+  fixture.Says(4, at(6, false));
+  EXPECT_THAT(Waits(fixture.View()),
+              testing::Contains("w-3 waits for w-4, which has not called psum "
+                                "over model"));
+  fixture.WaitWithHeartbeats(31, {1, 2, 3, 4});
+  EXPECT_THAT(fixture.View().cause.message,
+              AllOf(HasSubstr("w-4 (rank 3, host a, pid 104) was evicted: step "
+                              "5: w-4 (rank 3, host a, pid 104) has not called "
+                              "psum over model for"),
+                    testing::Not(HasSubstr("w-3 (rank 2, host a, pid 103) was "
+                                           "evicted"))));
 }
 
 TEST(StallTest, BusyIsNotStuckUntilItsTimeIsUp) {
