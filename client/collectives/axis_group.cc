@@ -131,7 +131,7 @@ absl::StatusOr<PreparedCollective> AxisGroup::Prepare(
 
 // --- AxisGroup::Impl --------------------------------------------------------
 
-AxisGroup::Impl::Impl(AxisGroupOptions options, Explain explain)
+AxisGroup::Impl::Impl(AxisGroupOptions options, Causes causes)
     : options_([&options] {
         for (int i = 0;
              options.ranks.size() < static_cast<size_t>(options.size); ++i) {
@@ -139,7 +139,7 @@ AxisGroup::Impl::Impl(AxisGroupOptions options, Explain explain)
         }
         return std::move(options);
       }()),
-      explain_(std::move(explain)) {}
+      causes_(std::move(causes)) {}
 
 void AxisGroup::Impl::Connect(std::shared_ptr<Communicator> communicator,
                               GroupMemory memory) {

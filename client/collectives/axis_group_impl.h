@@ -56,12 +56,19 @@ struct GroupMemory {
 
 class AxisGroup::Impl {
  public:
-  // The cause of an error of the communicator, in the call of this name; may
-  // block until it is known. Null: the error itself.
-  using Explain =
+  // Returns the cause of an error in the call of this name. A null function:
+  // the error itself.
+  using Cause =
       std::function<absl::Status(const std::string& call, const absl::Status&)>;
+  struct Causes {
+    // An error of the communicator; may block until its cause is known.
+    Cause of_communicator;
+    // An error of this rank alone, in values that other ranks do not know: they
+    // are in the same call, or will be, so it ends the epoch.
+    Cause of_values;
+  };
 
-  explicit Impl(AxisGroupOptions options, Explain explain = nullptr);
+  explicit Impl(AxisGroupOptions options, Causes causes = {});
 
   const AxisGroupOptions& options() const { return options_; }
   // The members' ranks, for messages.
@@ -99,7 +106,13 @@ class AxisGroup::Impl {
 
   // `error`: of a call whose communicator has failed.
   absl::Status Explained(const std::string& call, const absl::Status& error) {
-    return explain_ == nullptr ? error : explain_(call, error);
+    const Cause& cause = causes_.of_communicator;
+    return cause == nullptr ? error : cause(call, error);
+  }
+  // `error`: of values that only this rank has.
+  absl::Status Refused(const std::string& call, const absl::Status& error) {
+    return causes_.of_values == nullptr ? error
+                                        : causes_.of_values(call, error);
   }
 
   const std::shared_ptr<transport::ScratchPool>& pool() const { return pool_; }
@@ -121,7 +134,7 @@ class AxisGroup::Impl {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const AxisGroupOptions options_;
-  const Explain explain_;
+  const Causes causes_;
   const std::shared_ptr<transport::ScratchPool> pool_ =
       std::make_shared<transport::ScratchPool>();
   Mutex call_mutex_;

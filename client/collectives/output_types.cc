@@ -184,7 +184,28 @@ absl::Status CheckSources(const AxisCollective& op, int size) {
 }
 
 // What does not depend on a tensor.
-absl::Status CheckAttributes(const AxisCollective& op, int size) {
+// `reduce` is one of the reductions, and has a meaning for the operation.
+absl::Status CheckReduce(const AxisCollective& op) {
+  const bool scales = op.kind == Kind::kPvary || op.kind == Kind::kPbroadcast;
+  const bool sums = op.reduce == ReduceOp::kSum || op.reduce == ReduceOp::kMean;
+  if (scales && !sums) {
+    return Invalid(op, "`reduce` is sum, or mean to divide by the members");
+  }
+  if (op.reduce < ReduceOp::kSum || op.reduce > ReduceOp::kProd) {
+    return Invalid(op,
+                   "`reduce` is no reduction: ", static_cast<int>(op.reduce));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAttributes(const AxisCollective& op, int size, int index) {
+  if (op.kind > Kind::kPrecv) {
+    return Invalid(op, "no collective is kind ", static_cast<int>(op.kind));
+  }
+  if (size < 1 || index < 0 || index >= size) {
+    return Invalid(op, "no group of ", size, " members has a member ", index);
+  }
+  if (absl::Status reduce = CheckReduce(op); !reduce.ok()) return reduce;
   switch (op.kind) {
     case Kind::kPpermute: return CheckPairs(op, size);
     case Kind::kPsend:
@@ -334,7 +355,7 @@ bool OnlyAtRoot(const AxisCollective& op) {
 absl::StatusOr<std::vector<TensorType>> OutputTypes(
     const AxisCollective& op, int size, int index,
     absl::Span<const TensorType> inputs) {
-  if (absl::Status s = CheckAttributes(op, size); !s.ok()) return s;
+  if (absl::Status s = CheckAttributes(op, size, index); !s.ok()) return s;
   for (const TensorType& type : inputs) {
     if (auto count = CheckedElements(type); !count.ok()) {
       return Invalid(op, count.status());

@@ -169,11 +169,15 @@ absl::StatusOr<std::shared_ptr<Communicator>> PreparedCollective::Impl::Run(
         call_stream);
     if (!enqueued.ok()) return enqueued;
   }
+  const bool ragged = IsRagged(op_.kind);
   const absl::Status enqueued =
-      IsRagged(op_.kind)
+      ragged
           ? collectives::RunRagged(op_, inputs_, inputs, outputs, *communicator,
                                    group_->pool(), call_stream)
           : EnqueueSteps(inputs, outputs, *communicator, call_stream);
+  if (ragged && absl::IsInvalidArgument(enqueued)) {
+    return group_->Refused(name(), enqueued);
+  }
   if (!enqueued.ok()) return enqueued;
   return communicator;
 }

@@ -29,12 +29,14 @@ class GroupRegistry {
  public:
   using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-  // `explain`: AxisGroup::Impl::Explain, for the group with these world ranks.
-  using Explain = std::function<absl::Status(const std::vector<int>& ranks,
-                                             const std::string& call,
-                                             const absl::Status& error)>;
+  // As AxisGroup::Impl::Causes, for the group with these world ranks.
+  using Cause = std::function<absl::Status(const std::vector<int>& ranks,
+                                           const std::string& call,
+                                           const absl::Status& error)>;
 
-  explicit GroupRegistry(Explain explain) : explain_(std::move(explain)) {}
+  GroupRegistry(Cause of_communicator, Cause of_values)
+      : of_communicator_(std::move(of_communicator)),
+        of_values_(std::move(of_values)) {}
   ~GroupRegistry() { Close(); }
 
   // The group over these axes that `rank` is in; the same one if it was
@@ -71,7 +73,13 @@ class GroupRegistry {
     int index = -1;  // of the communicator in the plan
   };
 
-  const Explain explain_;
+  // `cause` for the group with these ranks; FailedPrecondition once this object
+  // is destroyed.
+  AxisGroup::Impl::Cause OfGroup(const Cause& cause, std::vector<int> ranks);
+
+  const Cause of_communicator_, of_values_;
+  // Expires with this object: handles of the caller may outlive it.
+  const std::shared_ptr<char> alive_ = std::make_shared<char>();
   mutable Mutex mutex_;
   bool declared_ ABSL_GUARDED_BY(mutex_) = false;
   size_t indices_ ABSL_GUARDED_BY(mutex_) = 0;

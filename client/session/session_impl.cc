@@ -89,10 +89,15 @@ Session::Impl::Impl(
     std::vector<std::unique_ptr<session::ControlChannel>> channels)
     : options_(options),
       clock_(std::move(parts.clock)),
-      groups_([this](const std::vector<int>& ranks, const std::string& call,
-                     const absl::Status& error) {
-        return ExplainGroup(ranks, call, error);
-      }),
+      groups_(
+          [this](const std::vector<int>& ranks, const std::string& call,
+                 const absl::Status& error) {
+            return ExplainGroup(ranks, call, error);
+          },
+          [this](const std::vector<int>&, const std::string& call,
+                 const absl::Status& error) {
+            return FailHere(step(), call, error);
+          }),
       event_loop_(std::make_unique<session::EventLoop>(
           MachineOptionsOf(options, parts), std::move(channels),
           clock_.get())) {}

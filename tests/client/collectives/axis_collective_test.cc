@@ -179,5 +179,24 @@ TEST(AxisCollectiveTest, MaximaHaveNoTranspose) {
   }
 }
 
+TEST(AxisCollectiveTest, RefusesWhatIsNoOperation) {
+  const TensorType f32{DType::kF32, {2}};
+  const auto error_of = [&](const AxisCollective& op, int size, int index) {
+    return std::string(OutputTypes(op, size, index, {f32}).status().message());
+  };
+  EXPECT_EQ(error_of({.kind = static_cast<Kind>(99)}, 2, 0),
+            "?: no collective is kind 99");
+  EXPECT_EQ(error_of({.kind = Kind::kPsum}, 0, 0),
+            "psum: no group of 0 members has a member 0");
+  EXPECT_EQ(error_of({.kind = Kind::kPsum}, 2, 2),
+            "psum: no group of 2 members has a member 2");
+  EXPECT_EQ(error_of({.kind = Kind::kPvary, .reduce = ReduceOp::kMax}, 2, 0),
+            "pvary: `reduce` is sum, or mean to divide by the members");
+  EXPECT_EQ(
+      error_of({.kind = Kind::kReduce, .reduce = static_cast<ReduceOp>(77)}, 2,
+               0),
+      "reduce: `reduce` is no reduction: 77");
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <future>
+#include <mutex>
 
 #include "lockstep/host_calls.h"
 #include "tests/client/session/job_fixture.h"
@@ -232,6 +233,55 @@ TEST_F(GroupJobTest, MessagesHaveTheRanksOfTheJob) {
     }
   });
   LeaveAll();
+}
+
+// The others wait in the call.
+TEST_F(GroupJobTest, OffsetsThatOnlyOneRankHasWrongEndTheEpochWithItsName) {
+  JoinAll();
+  ForAll([](Session& session) {
+    const auto pipe = session.Group({"pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    if (session.rank() < 2) return;
+    const TensorType rows{DType::kF32, {2}}, vector{DType::kI32, {2}};
+    const auto exchange =
+        *pipe->Prepare({.kind = Kind::kRaggedAllToAll},
+                       {rows, rows, vector, vector, vector, vector});
+    const float in[2] = {};
+    float out[2] = {};
+    const int ones[2] = {1, 1};
+    const int from[2] = {session.rank() == 3 ? 9 : 0, 0};
+    const int to[2] = {session.rank() - 2, session.rank() - 2};
+    const auto pending = exchange.Start({in, out, from, ones, to, ones}, {out});
+    const absl::Status error =
+        pending.ok() ? pending->Wait() : pending.status();
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("worker-3"),
+                      HasSubstr("slice 0 has 1 rows at 9 of the operand")));
+  });
+}
+
+TEST_F(GroupJobTest, AHandleThatOutlivesItsSessionIsAnError) {
+  JoinAll();
+  std::vector<PendingCollective> handles;
+  std::mutex mutex;
+  ForAll([&](Session& session) {
+    const auto world = session.Group({"data", "pipe"});
+    ASSERT_TRUE(session.Connect().ok());
+    static const float in = 0;
+    static float out[4] = {};
+    const auto gather =
+        *world->Prepare({.kind = Kind::kAllGather}, {{DType::kF32, {}}});
+    if (session.rank() == 0) {  // the others never call
+      std::lock_guard lock(mutex);
+      handles.push_back(*gather.Start({&in}, {out}));
+    }
+  });
+  sessions_.clear();
+  ASSERT_EQ(handles.size(), 1u);
+  const absl::Status late = handles[0].Wait();
+  EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition) << late;
+  EXPECT_EQ(late.message(),
+            "all_gather over data,pipe: the session was destroyed");
 }
 
 TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
