@@ -94,6 +94,13 @@ absl::Status PreparedCollective::Run(absl::Span<const void* const> inputs,
   return RunNoted(*impl_, inputs, outputs, stream, nullptr, &done).status();
 }
 
+absl::Status PreparedCollective::RunAndWait(
+    absl::Span<const void* const> inputs,
+    absl::Span<void* const> outputs) const {
+  const auto pending = Start(inputs, outputs);
+  return pending.ok() ? pending->Wait() : pending.status();
+}
+
 // --- AxisGroup --------------------------------------------------------------
 
 AxisGroup::AxisGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}

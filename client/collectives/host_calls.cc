@@ -186,8 +186,7 @@ absl::Status BroadcastParameters(const AxisGroup& group,
   const auto prepared = group.Prepare(
       {.kind = AxisCollectiveKind::kPbroadcast, .root = root}, types);
   if (!prepared.ok()) return prepared.status();
-  const auto pending = prepared->Start(inputs, outputs);
-  return pending.ok() ? pending->Wait() : pending.status();
+  return prepared->RunAndWait(inputs, outputs);
 }
 
 absl::Status CheckParametersEqual(const AxisGroup& group,

@@ -79,8 +79,7 @@ absl::Status Train(lockstep::Session& session) {
       }
       // Each rank has the products of its inputs: the layer's output is their
       // sum.
-      const auto forward = sum->Start({y.data()}, {y.data()});
-      status = forward.ok() ? forward->Wait() : forward.status();
+      status = sum->RunAndWait({y.data()}, {y.data()});
       if (!status.ok()) return status;
       gradient.assign(gradient.size(), 0);
       for (int b = 0; b < kBatch; ++b) {
@@ -92,8 +91,7 @@ absl::Status Train(lockstep::Session& session) {
           gradient[i] += 2 * error * InputOf(sample, first + i) / kBatch;
         }
       }
-      const auto backward = mean->Start({gradient.data()}, {gradient.data()});
-      status = backward.ok() ? backward->Wait() : backward.status();
+      status = mean->RunAndWait({gradient.data()}, {gradient.data()});
       if (!status.ok()) return status;
       for (int i = 0; i < inputs; ++i) w[i] -= kRate * gradient[i];
     }

@@ -23,7 +23,7 @@ GroupWaits::GroupWaits(const ProgressTracker& progress, const plan::Plan& plan)
     uint64_t waiting = 0;  // the furthest call that a member waits in
     for (const int rank : plan.communicators[communicator].ranks) {
       if (!progress.of(rank).present) continue;
-      Member& member = group.members.emplace_back(Member{.rank = rank});
+      Caller& member = group.members.emplace_back(Caller{.rank = rank});
       const auto report = by_rank.find(rank);
       if (report == by_rank.end()) continue;
       member.calls = report->second->calls;
@@ -34,9 +34,9 @@ GroupWaits::GroupWaits(const ProgressTracker& progress, const plan::Plan& plan)
     }
     std::stable_sort(
         group.members.begin(), group.members.end(),
-        [](const Member& a, const Member& b) { return a.calls < b.calls; });
+        [](const Caller& a, const Caller& b) { return a.calls < b.calls; });
     if (group.members.empty() || group.members[0].calls >= waiting) continue;
-    for (const Member& member : group.members) {
+    for (const Caller& member : group.members) {
       groups_of_[member.rank].push_back(groups_.size());
     }
     groups_.push_back(std::move(group));
@@ -47,11 +47,11 @@ GroupWaits::GroupWaits(const ProgressTracker& progress, const plan::Plan& plan)
 void GroupWaits::AddFor(int rank, size_t max, std::vector<int>* others) const {
   if (groups_of_.empty()) return;
   for (const size_t g : groups_of_[rank]) {
-    const std::vector<Member>& members = groups_[g].members;
+    const std::vector<Caller>& members = groups_[g].members;
     const auto self =
         std::find_if(members.begin(), members.end(),
-                     [rank](const Member& m) { return m.rank == rank; });
-    for (const Member& other : members) {
+                     [rank](const Caller& m) { return m.rank == rank; });
+    for (const Caller& other : members) {
       if (others->size() >= max || !self->WaitsFor(other)) break;
       const bool known = std::find(others->begin(), others->end(),
                                    other.rank) != others->end();
@@ -64,11 +64,11 @@ std::vector<int> GroupWaits::On(int rank) const {
   std::set<int> waiters;
   if (groups_of_.empty()) return {};
   for (const size_t g : groups_of_[rank]) {
-    const std::vector<Member>& members = groups_[g].members;
+    const std::vector<Caller>& members = groups_[g].members;
     const auto self =
         std::find_if(members.begin(), members.end(),
-                     [rank](const Member& m) { return m.rank == rank; });
-    for (const Member& other : members) {
+                     [rank](const Caller& m) { return m.rank == rank; });
+    for (const Caller& other : members) {
       if (other.WaitsFor(*self)) waiters.insert(other.rank);
     }
   }
@@ -78,11 +78,11 @@ std::vector<int> GroupWaits::On(int rank) const {
 std::string GroupWaits::CallMissing(int rank) const {
   if (groups_of_.empty()) return "";
   for (const size_t g : groups_of_[rank]) {
-    const std::vector<Member>& members = groups_[g].members;
+    const std::vector<Caller>& members = groups_[g].members;
     const auto self =
         std::find_if(members.begin(), members.end(),
-                     [rank](const Member& m) { return m.rank == rank; });
-    for (const Member& other : members) {
+                     [rank](const Caller& m) { return m.rank == rank; });
+    for (const Caller& other : members) {
       if (other.WaitsFor(*self)) return *other.call;
     }
   }

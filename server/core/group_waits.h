@@ -40,15 +40,15 @@ class GroupWaits {
   }
 
  private:
-  struct Member {
+  struct Caller {
     int rank = 0;
     uint64_t calls = 0;
     uint64_t waits_in = 0;  // the number of the call, from 1; 0: none
     const std::string* call = nullptr;  // its name
-    bool WaitsFor(const Member& other) const { return other.calls < waits_in; }
+    bool WaitsFor(const Caller& other) const { return other.calls < waits_in; }
   };
   struct Group {
-    std::vector<Member> members;  // that are present, by calls
+    std::vector<Caller> members;  // that are present, by calls
   };
 
   void FindCircles(int ranks);

@@ -20,12 +20,11 @@ ProgressTracker::ProgressTracker(int world_size, absl::Duration patience,
 bool ProgressTracker::Update(int rank, const protocol::Progress& progress,
                              absl::Time now) {
   RankProgress& standing = standings_[rank];
-  const bool moved = standing.position != progress.position ||
-                     standing.submitted != progress.submitted ||
-                     standing.task != progress.task ||
-                     standing.awaits != progress.awaits ||
-                     standing.groups != progress.groups ||
-                     standing.paused != progress.paused;
+  const bool moved =
+      standing.position != progress.position ||
+      standing.submitted != progress.submitted ||
+      standing.task != progress.task || standing.awaits != progress.awaits ||
+      standing.groups != progress.groups || standing.paused != progress.paused;
   if (standing.position != progress.position && standing.present) {
     Count(standing.position, -1);
     Count(progress.position, +1);

@@ -26,7 +26,7 @@
 //   pmax, pmin          s: NaN where any member has NaN
 //   pargmax, pargmin    s, i32: the first index with the extremum; INT32_MAX
 //                       where any member has NaN
-//   pbroadcast          s: the root's input; times 1/n if `reduce` is kMean
+//   pbroadcast          s: the root's input; divided by n if `reduce` is kMean
 //   ppermute            s: the input of j where (j, i) is in `pairs`, or zeros
 //   pshuffle            s: the input of `sources[i]`
 //   all_gather          n inserted at `axis`; tiled: s[axis] * n
@@ -44,20 +44,23 @@
 //                       for each slice, K for each member): rows
 //                       [input_offsets[k], + send_sizes[k]) of the operand go
 //                       to member k / K, to row output_offsets[k] of its
-//                       output; rows that are not received keep their values
+//                       output; rows that are not received keep their values.
+//                       The same operand and output types on all members
 //   reduce              as psum or the like (`reduce`), at the root only
 //   gather              as all_gather, at the root only
 //   scatter             as psum_scatter, of the root's input
 //   axis_index, axis_size   i32 scalars: i, n
 //   psend               nothing: sends the input to i' where (i, i') is in
-//                       `pairs`, which have no cycle
+//                       `pairs`, which have no cycle. May complete only with
+//                       its precv: no other operation comes between them
 //   precv               s: what psend with the same pairs sent; zeros if none
-//   pvary               s: the input; times 1/n if `reduce` is kMean
+//   pvary               s: the input; divided by n if `reduce` is kMean
 //   own_slice           as psum_scatter, of the own input
 //
 //   Negative axes count from the end of the shape that has the new axis where
 //   one is inserted, else of the input's. Without axes each rank is alone;
-//   all_gather and its transpose are then the identity.
+//   all_gather and psum_scatter are then the identity (bool stays bool).
+//   Sums and products are in the order of the members.
 // Lists:  operations take any number of tensors, each handled alone, and move
 //         them together; pgather and ragged_all_to_all do not.
 // Errors: InvalidArgument from OutputTypes, before any byte moves.
@@ -131,7 +134,7 @@ struct LOCKSTEP_EXPORT AxisCollective {
   int concat_axis = 0;  // all_to_all
   bool tiled = false;
   int root = 0;  // index in the group
-  // reduce; pvary and pbroadcast (kMean: times 1/n).
+  // reduce; pvary and pbroadcast (kMean: divided by n).
   ReduceOp reduce = ReduceOp::kSum;
   // reduce: members other than the root get zeros instead of nothing.
   bool zeros_elsewhere = false;

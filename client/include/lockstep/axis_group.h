@@ -7,18 +7,21 @@
 //   for (;;) {
 //     auto pending = psum->Start({x}, {x});          // on the group's stream
 //     ...                                            // meanwhile
-//     pending->Wait();
+//     pending->Wait();                               // both: RunAndWait
 //   }
 //
 // All members make the same calls in the same order. They run in this order, on
 // the group's own stream (Start) or on a stream of the caller (Run). A caller
 // that changes the stream makes the new one wait for an event of the old one.
 // Operations of different groups run at the same time; on a device the ranks
-// must call them in one order.
+// must call them in one order, and not while gradients are being reduced.
 //
 // A prepared collective is reused: its steps are made once, and a call only
 // enqueues them. Scratch memory is kept for the next call.
 //
+// Progress:  a completed operation is progress of its rank. A program that
+//            calls none for longer than timeouts.progress declares it
+//            (Session::Busy).
 // Memory:    host memory, the arena (Session::Allocate: not copied), or with
 //            transport: nccl that of the device. Valid and unchanged until the
 //            operation is complete.
@@ -33,16 +36,16 @@
 //            destroyed before the session.
 // Errors:    Prepare: as OutputTypes, and InvalidArgument for groups of
 //            different sizes where the operation needs equal ones. Start and
-//            Run: InvalidArgument for null memory, FailedPrecondition before
-//            the group is connected, ResourceExhausted for want of scratch
-//            memory, InvalidArgument for a stream of other memory than the
-//            group's (FailedPrecondition, if that is the host's),
-//            Unimplemented on a device for ragged operations and for
-//            operations with scratch memory on a stream that is captured, all
-//            with nothing enqueued; after the end of the epoch its cause.
-//            Errors that values cause (an index that no member has) are those
-//            of Wait, and of the stream; on a device the row of such an index
-//            has zeros.
+//            Run: InvalidArgument for null memory of tensors with elements,
+//            FailedPrecondition before the group is connected,
+//            ResourceExhausted for want of scratch memory, InvalidArgument for
+//            a stream of other memory than the group's (FailedPrecondition, if
+//            that is the host's), Unimplemented on a device for ragged
+//            operations and for operations with scratch memory on a stream that
+//            is captured, all with nothing enqueued; after the end of the epoch
+//            its cause. Errors that values cause (an index that no member has)
+//            are those of Wait, and of the stream; on a device the row of such
+//            an index has zeros.
 
 #ifndef LOCKSTEP_AXIS_GROUP_H_
 #define LOCKSTEP_AXIS_GROUP_H_
@@ -95,11 +98,14 @@ class LOCKSTEP_EXPORT PreparedCollective {
   // memory is read as the stream reaches the operation.
   //
   // Start: on the group's stream, behind the events in `after`.
+  // Run: on a stream of the caller. RunAndWait: as Start, then Wait.
   absl::StatusOr<PendingCollective> Start(
       absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
       absl::Span<const Event> after = {}) const;
   absl::Status Run(absl::Span<const void* const> inputs,
                    absl::Span<void* const> outputs, Stream& stream) const;
+  absl::Status RunAndWait(absl::Span<const void* const> inputs,
+                          absl::Span<void* const> outputs) const;
 
  private:
   std::shared_ptr<const Impl> impl_;

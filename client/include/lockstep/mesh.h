@@ -40,8 +40,7 @@ struct LOCKSTEP_EXPORT Mesh {
   int RankAt(const std::vector<int>& coordinates) const;
 
   // The ranks that differ from `rank` only in the named axes, including `rank`.
-  // The order is row-major over `names`: the last named axis is fastest. (A
-  // reduction sums in the order of world ranks, whatever the order here.)
+  // The order is row-major over `names`: the last named axis is fastest.
   // Without names: `rank` only. The names must be distinct axes of the mesh.
   std::vector<int> GroupOf(int rank,
                            const std::vector<std::string>& names) const;
