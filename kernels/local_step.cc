@@ -4,10 +4,12 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "kernels/arg_extremum.h"
 #include "kernels/divide.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_any.h"
+#include "kernels/slices.h"
 #include "kernels/widen.h"
 
 namespace lockstep::kernels {
@@ -22,12 +24,23 @@ void ReduceAnyRows(const LocalStep& s) {
   ReduceAny(rows, s.out, s.count, s.dtype, s.op);
 }
 
+void Add(const LocalStep& s) {
+  Check(s.dtype != DType::kBool, "a bool has no sum");
+  const void* const both[] = {s.out, s.in};
+  if (IsTransportDType(s.dtype)) {
+    ReduceRanks(both, s.out, s.count, s.dtype, ReduceOp::kSum);
+  } else {
+    ReduceAny(both, s.out, s.count, s.dtype, ReduceOp::kSum);
+  }
+}
+
 }  // namespace
 
 void RunLocalStep(const LocalStep& s) {
   using Kind = LocalStep::Kind;
   auto* const i32 = static_cast<int32_t*>(s.out);
   const auto* const indices = static_cast<const int32_t*>(s.other);
+  const auto* const offsets = static_cast<const int64_t*>(s.other);
   const auto number = static_cast<size_t>(s.number);
   switch (s.kind) {
     case Kind::kCopyBlocks: return CopyBlocks(s.copy, s.in, s.out);
@@ -53,6 +66,16 @@ void RunLocalStep(const LocalStep& s) {
     case Kind::kAddRows:
       return AddRows(s.in, indices, s.count, s.out, number, s.row, s.dtype,
                      s.fault);
+    case Kind::kAdd: return Add(s);
+    case Kind::kStoreList:
+      std::copy(s.list.begin(), s.list.end(), static_cast<int64_t*>(s.out));
+      return;
+    case Kind::kPackSlices:
+      return PackSlices(s.list, offsets, s.in, s.count, s.out, s.row);
+    case Kind::kUnpackSlices:
+      return UnpackSlices(s.list, offsets, s.in, s.out, s.count, s.row);
+    case Kind::kZeroSlices:
+      return ZeroSlices(s.list, offsets, s.out, s.count, s.row);
   }
 }
 

@@ -3,21 +3,31 @@
 // kinds of memory: RunLocalStep runs a step on the host, and the function of
 // the same name in kernels/device/local_step.h on a device, with the same bits.
 //
-//   kind            effect                                            kernel
-//   kCopyBlocks     in -> out, as `copy` block_copy.h kZero           `count`
-//   bytes of out                              row_copy.h kWiden          in
-//   (dtype) -> out (i32)                           widen.h kNarrow         in
-//   (i32) -> out (dtype)                           widen.h kDivideToF32    in
-//   (bool, integers, f32) / number -> out (f32)    widen.h, divide.h kDivide in
-//   / number -> out                                divide.h kReduceRows     out
-//   = op over `number` rows of in                 reduce.h, reduce_any.h
-//   kMarkExtremum   out (i32) = in equals other ? number : INT32_MAX
-//   arg_extremum.h kFill           out (i32) = number kGatherRows     out row r
-//   = in row other[r] (i32), of `number`    indexed_rows.h kAddRows        out
-//   row other[r] (i32), of `number`, += in row r  indexed_rows.h
+//   kCopyBlocks     in -> out, as `copy`                  block_copy.h
+//   kZero           out = 0, `count` bytes
+//   kWiden          in (dtype) -> out (i32)               widen.h
+//   kNarrow         in (i32) -> out (dtype)               widen.h
+//   kDivideToF32    in (dtype) / number -> out (f32)      widen.h, divide.h
+//   kDivide         in / number -> out                    divide.h
+//   kReduceRows     out = op over `number` rows of in     reduce.h,
+//                                                         reduce_any.h
+//   kMarkExtremum   out (i32) = in equals other ?
+//                   number : INT32_MAX                    arg_extremum.h
+//   kFill           out (i32) = number
+//   kGatherRows     out row r = in row other[r] (i32)     indexed_rows.h
+//                   of `number`
+//   kAddRows        out row other[r] (i32) of `number`    indexed_rows.h
+//                   += in row r
+//   kAdd            out += in, as in kAddRows
+//   kStoreList      out (i64) = list
+//   kPackSlices     in (tensor) -> out (packed)           slices.h
+//   kUnpackSlices   in (packed) -> out (tensor)           slices.h
+//   kZeroSlices     out (tensor) = 0                      slices.h
 //
 // Shapes:  `count` elements; of kGatherRows and kAddRows as many rows, of
-//          `row` bytes or elements. No memory overlaps, but the out of
+//          `row` bytes or elements. Slices: sizes in `list`, offsets in `other`
+//          (i64), `count` rows of `row` bytes in the tensor. `list` is memory
+//          of the host, read in the call. No memory overlaps, but the out of
 //          kDivide and kReduceRows may be (a row of) in, and the kernels named
 //          above say more.
 // Threads: any, concurrently on different outputs.
@@ -29,6 +39,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/block_copy.h"
 #include "kernels/indexed_rows.h"
@@ -49,6 +60,11 @@ struct LocalStep {
     kFill,
     kGatherRows,
     kAddRows,
+    kAdd,
+    kStoreList,
+    kPackSlices,
+    kUnpackSlices,
+    kZeroSlices,
   };
   Kind kind = Kind::kCopyBlocks;
   const void* in = nullptr;
@@ -61,9 +77,11 @@ struct LocalStep {
   int number = 0;
   size_t row = 0;
   IndexFault* fault = nullptr;
+  std::span<const int64_t> list;
 };
 
-// Whether steps of `kind` take `dtype`; those of bytes have u8, kFill i32.
+// Whether steps of `kind` take `dtype`; those of bytes have u8, kFill i32,
+// kStoreList i64.
 constexpr bool Takes(LocalStep::Kind kind, DType dtype) {
   using Kind = LocalStep::Kind;
   const bool narrow = dtype == DType::kBool || dtype == DType::kU8 ||
@@ -81,10 +99,15 @@ constexpr bool Takes(LocalStep::Kind kind, DType dtype) {
     case Kind::kReduceRows: return true;
     case Kind::kMarkExtremum: return !complex;
     case Kind::kFill: return dtype == DType::kI32;
-    case Kind::kAddRows: return dtype != DType::kBool;
+    case Kind::kAddRows:
+    case Kind::kAdd: return dtype != DType::kBool;
+    case Kind::kStoreList: return dtype == DType::kI64;
     case Kind::kCopyBlocks:
     case Kind::kZero:
-    case Kind::kGatherRows: break;
+    case Kind::kGatherRows:
+    case Kind::kPackSlices:
+    case Kind::kUnpackSlices:
+    case Kind::kZeroSlices: break;
   }
   return dtype == DType::kU8;
 }

@@ -79,11 +79,20 @@ absl::Status DeviceCalls::Run(const Lowered& lowered, CallMemory memory,
   if (!uses_memory) {
     return Enqueue(lowered, memory, communicator, stream, outcome);
   }
-  status = Reserve(lowered);
+  return RunWithMemory(
+      lowered.scratch_bytes, 0, stream, [&](const DeviceScratch& taken) {
+        memory.scratch = taken.scratch;
+        return Enqueue(lowered, memory, communicator, stream, outcome);
+      });
+}
+
+absl::Status DeviceCalls::RunWithMemory(
+    size_t scratch_bytes, size_t staging_bytes, Stream& stream,
+    absl::FunctionRef<absl::Status(const DeviceScratch& memory)> enqueue) {
+  absl::Status status = ReserveMemory(scratch_bytes, staging_bytes);
   if (!status.ok()) return status;
   stream.WaitFor(last_);
-  memory.scratch = scratch();
-  status = Enqueue(lowered, memory, communicator, stream, outcome);
+  status = enqueue({.scratch = scratch(), .staging = staging()});
   last_ = stream.Record();
   return status;
 }
@@ -133,11 +142,10 @@ absl::Status DeviceCalls::CompareSignatures(const std::string& own,
                                             Stream& stream) {
   const size_t bytes =
       (static_cast<size_t>(communicator.size()) + 1) * kSignatureBytes;
-  absl::Status status = ReserveMemory(bytes, bytes);
-  if (!status.ok()) return status;
-  stream.WaitFor(last_);
-  status = GatherSignatures(own, communicator, stream);
-  last_ = stream.Record();
+  absl::Status status =
+      RunWithMemory(bytes, bytes, stream, [&](const DeviceScratch&) {
+        return GatherSignatures(own, communicator, stream);
+      });
   status.Update(last_.Wait());
   status.Update(communicator.status());
   if (!status.ok()) return status;

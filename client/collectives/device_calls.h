@@ -24,6 +24,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -64,6 +65,20 @@ class DeviceCalls {
   absl::Status Run(const Lowered& lowered, CallMemory memory,
                    Communicator& communicator, Stream& stream,
                    std::shared_ptr<CallOutcome> outcome);
+
+  // Memory of one call: on the device, and staging.
+  struct DeviceScratch {
+    std::byte* scratch;
+    std::byte* staging;
+  };
+  // Calls `enqueue` with this much memory, for what it enqueues on `stream`:
+  // calls before and after it wait for each other on the device. Errors: those
+  // of Reserve, with nothing enqueued; that of `enqueue`.
+  absl::Status RunWithMemory(
+      size_t scratch_bytes, size_t staging_bytes, Stream& stream,
+      absl::FunctionRef<absl::Status(const DeviceScratch& memory)> enqueue);
+
+  transport::DeviceContext& context() const { return *context_; }
 
   // Compares what the members call, and waits for the result. All members get
   // the same: nothing of a collective is enqueued if they differ, so that the

@@ -187,11 +187,8 @@ PreparedCollective::Impl::RunOnDevice(
     absl::Span<const void* const> inputs, absl::Span<void* const> outputs,
     collectives::DeviceCalls& device, Stream& stream,
     std::shared_ptr<CallOutcome> outcome) const {
-  if (IsRagged(op_.kind)) {
-    return absl::UnimplementedError(absl::StrCat(
-        AbslView(Name(op_.kind)), ": not on a stream of a device"));
-  }
-  absl::Status right = device.CheckStream(stream, signature_ != nullptr);
+  const bool uses_memory = IsRagged(op_.kind) || signature_ != nullptr;
+  absl::Status right = device.CheckStream(stream, uses_memory);
   if (!right.ok()) return right;
   auto communicator = group_->CommunicatorFor(name());
   if (!communicator.ok()) return communicator.status();
@@ -201,6 +198,16 @@ PreparedCollective::Impl::RunOnDevice(
     const bool group_fails =
         absl::IsInvalidArgument(same) || !(*communicator)->status().ok();
     if (!same.ok()) return group_fails ? group_->Explained(name(), same) : same;
+  }
+  if (IsRagged(op_.kind)) {
+    absl::Status enqueued = collectives::RunRaggedOnDevice(
+        op_, inputs_, inputs, outputs, **communicator, device, stream,
+        std::move(outcome));
+    if (absl::IsInvalidArgument(enqueued)) {
+      return group_->Refused(name(), enqueued);
+    }
+    if (!enqueued.ok()) return enqueued;
+    return communicator;
   }
   CallMemory memory;
   memory.inputs.assign(inputs.begin(), inputs.end());

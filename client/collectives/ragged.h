@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "client/collectives/call_stream.h"
+#include "client/collectives/device_calls.h"
 #include "client/transport/common/scratch.h"
 #include "lockstep/axis_collective.h"
 #include "lockstep/communicator.h"
@@ -36,6 +37,20 @@ absl::Status RunRagged(const AxisCollective& op,
                        const std::shared_ptr<Communicator>& communicator,
                        const std::shared_ptr<transport::ScratchPool>& pool,
                        CallStream& stream);
+
+// The same on a stream of a device that DeviceCalls::CheckStream has accepted.
+// The received offsets stay on the device: rows from slices that are not within
+// the output are not written (in the transpose: are sent as zeros), and of
+// overlapping rows any are; the error is that of the stream and of `outcome`
+// (which may be null). A member that sends another number of rows than
+// recv_sizes says is not noticed: the transport does not compare numbers.
+absl::Status RunRaggedOnDevice(const AxisCollective& op,
+                               absl::Span<const TensorType> types,
+                               absl::Span<const void* const> inputs,
+                               absl::Span<void* const> outputs,
+                               Communicator& communicator, DeviceCalls& device,
+                               Stream& stream,
+                               std::shared_ptr<CallOutcome> outcome);
 
 }  // namespace lockstep::collectives
 

@@ -12,6 +12,7 @@
 #include "kernels/divide.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_any.h"
+#include "kernels/slices.h"
 #include "kernels/widen.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/kernels/local_steps_testing.h"
@@ -42,6 +43,7 @@ void Call(const LocalStep& s, StepMemory& m) {
   void* const out = m.out.data();
   auto* const i32 = reinterpret_cast<int32_t*>(m.out.data());
   const auto* const indices = reinterpret_cast<const int32_t*>(m.other.data());
+  const auto* const offsets = reinterpret_cast<const int64_t*>(m.other.data());
   const size_t row = s.count * SizeOf(s.dtype);
   switch (s.kind) {
     case Kind::kCopyBlocks: return CopyBlocks(s.copy, in, out);
@@ -68,6 +70,30 @@ void Call(const LocalStep& s, StepMemory& m) {
       return GatherRows(in, 3, indices, s.count, out, 2, &m.fault);
     case Kind::kAddRows:
       return AddRows(in, indices, s.count, out, 3, 2, s.dtype, &m.fault);
+    case Kind::kAdd: {
+      const std::vector<const void*> both = {out, in};
+      return IsTransportDType(s.dtype)
+                 ? ReduceRanks(both, out, s.count, s.dtype, ReduceOp::kSum)
+                 : ReduceAny(both, out, s.count, s.dtype, ReduceOp::kSum);
+    }
+    case Kind::kStoreList: {
+      const auto list = SliceSizes();
+      std::copy(list.begin(), list.end(), reinterpret_cast<int64_t*>(out));
+      return;
+    }
+    case Kind::kPackSlices:
+      return PackSlices(SliceSizes(), offsets, in, s.count, out, 2);
+    case Kind::kUnpackSlices:
+      return UnpackSlices(SliceSizes(), offsets, in, out, s.count, 2);
+    case Kind::kZeroSlices:
+      return ZeroSlices(SliceSizes(), offsets, out, s.count, 2);
+  }
+}
+
+void SetOffsets(std::vector<uint8_t>* other) {
+  for (size_t i = 0; i < SliceSizes().size(); ++i) {
+    const auto offset = static_cast<int64_t>(i % 4) - 1;
+    std::memcpy(&(*other)[8 * i], &offset, 8);
   }
 }
 
@@ -79,6 +105,7 @@ TEST(LocalStepTest, IsTheKernelOfItsKind) {
       const auto index = static_cast<int32_t>(i % 4) - 1;
       std::memcpy(&got.other[4 * i], &index, 4);
     }
+    if (step.kind > Kind::kStoreList) SetOffsets(&got.other);
     want.other = got.other;
     step.in = got.in.data();
     step.other = got.other.data();

@@ -3,6 +3,7 @@
 #ifndef LOCKSTEP_TESTS_KERNELS_LOCAL_STEPS_TESTING_H_
 #define LOCKSTEP_TESTS_KERNELS_LOCAL_STEPS_TESTING_H_
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,10 +24,16 @@ inline bool Reduces(DType d, ReduceOp op) {
                              : CanReduceAny(d, op);
 }
 
+// Sizes of slices: with the offsets -1, 0, 1 and 2 in turn, of `count` rows.
+inline std::span<const int64_t> SliceSizes() {
+  static constexpr int64_t kSizes[] = {1, 1, 0, 3, 2, 1, 1, 1, 1, 5, 1};
+  return kSizes;
+}
+
 // Steps of `count` elements, whose memory is not set.
 inline std::vector<LocalStep> StepsOf(size_t count) {
   std::vector<LocalStep> steps;
-  for (int k = 0; k <= static_cast<int>(LocalStep::Kind::kAddRows); ++k) {
+  for (int k = 0; k <= static_cast<int>(LocalStep::Kind::kZeroSlices); ++k) {
     const auto kind = static_cast<LocalStep::Kind>(k);
     for (const DType dtype : kEveryDType) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin,
@@ -47,7 +54,8 @@ inline std::vector<LocalStep> StepsOf(size_t count) {
                                   .out_row = 3,
                                   .out_column = 6},
                          .number = 3,
-                         .row = 2});
+                         .row = 2,
+                         .list = SliceSizes()});
       }
     }
   }

@@ -134,8 +134,9 @@ class FakeKernels final : public KernelApi {
   }
   CudaResult RunLocalStep(const kernels::LocalStep& step,
                           CudaStreamHandle stream) override {
-    return Launch(stream, [=, this] {
+    return Launch(stream, [=, this, list = Copy(step.list)] {
       kernels::LocalStep there = step;
+      there.list = list;
       there.in = At(step.in);
       there.other = At(step.other);
       there.out = At(step.out);

@@ -40,12 +40,13 @@
 //            FailedPrecondition before the group is connected,
 //            ResourceExhausted for want of scratch memory, InvalidArgument for
 //            a stream of other memory than the group's (FailedPrecondition, if
-//            that is the host's), Unimplemented on a device for ragged
-//            operations and for operations with scratch memory on a stream that
-//            is captured, all with nothing enqueued; after the end of the epoch
-//            its cause. Errors that values cause (an index that no member has)
-//            are those of Wait, and of the stream; on a device the row of such
-//            an index has zeros.
+//            that is the host's), Unimplemented on a device for a captured
+//            stream if the operation needs scratch memory, as ragged ones do,
+//            all with nothing enqueued; after the end of the epoch its cause.
+//            Errors that values cause (an index that no member has) are those
+//            of Wait, and of the stream; on a device the row of such an index
+//            has zeros. There, too, a member that expects other numbers of
+//            ragged rows than it is sent waits until the epoch ends.
 
 #ifndef LOCKSTEP_AXIS_GROUP_H_
 #define LOCKSTEP_AXIS_GROUP_H_

@@ -30,7 +30,8 @@ constexpr kernels::LocalStep::Kind kTypedSteps[] = {
     kernels::LocalStep::Kind::kReduceRows,
     kernels::LocalStep::Kind::kMarkExtremum,
     kernels::LocalStep::Kind::kFill,
-    kernels::LocalStep::Kind::kAddRows};
+    kernels::LocalStep::Kind::kAddRows,
+    kernels::LocalStep::Kind::kAdd};
 
 constexpr size_t kCount = 64;        // elements per operand
 constexpr size_t kHalfBytes = 8192;  // one side's memory
@@ -56,6 +57,13 @@ class WarmUpRun {
     for (const DType dtype : kAll) OfLocalSteps(dtype);
     for (const DType dtype : kOthers) OfLocalSteps(dtype);
     for (const size_t bytes : {1, 2, 4, 8, 16}) OfCopies(bytes);
+    for (const size_t numbers : {size_t{1}, kManySlots}) {
+      const std::vector<int64_t> list(numbers);
+      Did(kernels_.RunLocalStep({.kind = kernels::LocalStep::Kind::kStoreList,
+                                 .out = far(),
+                                 .list = list},
+                                stream_));
+    }
     Did(kernels_.RunLocalStep({.kind = kernels::LocalStep::Kind::kZero,
                                .out = far(),
                                .count = kCount},
@@ -187,6 +195,17 @@ class WarmUpRun {
       Did(kernels_.RunLocalStep(
           {.kind = Kind::kCopyBlocks, .in = near(), .out = far(), .copy = copy},
           stream_));
+    }
+    for (const size_t slices : {size_t{1}, kManySlots}) {
+      const std::vector<int64_t> sizes(slices, 1);
+      Did(kernels_.RunLocalStep({.kind = Kind::kUnpackSlices,
+                                 .in = near(),
+                                 .other = scratch(),  // any offsets will do
+                                 .out = far(),
+                                 .count = 1,
+                                 .row = bytes,
+                                 .list = sizes},
+                                stream_));
     }
     Did(kernels_.RunLocalStep({.kind = Kind::kGatherRows,
                                .in = near(),

@@ -246,18 +246,60 @@ TEST_F(DeviceGroupTest, TheStreamMustBeOfTheGroupsMemory) {
       absl::IsFailedPrecondition(psum.Run({&host}, {&host}, *streams_[0])));
 }
 
-TEST_F(DeviceGroupTest, RaggedOperationsAreRefused) {
-  const TensorType sizes = OfDType(DType::kI32, {kMembers});
-  const TensorType rows = OfDType(DType::kF32, {4});
-  const std::vector<int32_t> vector = {0, 1};
-  const ArenaBuffer in = Tensor<float>(0, {1, 2, 3, 4});
-  const ArenaBuffer out = Tensor<float>(0, {9, 9, 9, 9});
-  const void* const at = vector.data();
-  const absl::Status status = Prepared(0, {.kind = Kind::kRaggedAllToAll},
-                                       {rows, rows, sizes, sizes, sizes, sizes})
-                                  .Run({in.data(), out.data(), at, at, at, at},
-                                       {out.data()}, *streams_[0]);
-  EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
+// Both members send a row to both, to the row of the output that `to` says.
+TEST_F(DeviceGroupTest, RaggedRowsThatOverlapAreAnErrorOfTheirCallOnly) {
+  const TensorType rows = OfDType(DType::kI16, {2});
+  const TensorType vector = OfDType(DType::kI32, {kMembers});
+  const std::vector<TensorType> types = {rows,   rows,   vector,
+                                         vector, vector, vector};
+  const std::vector<int32_t> in_offsets = {0, 1}, ones = {1, 1};
+  std::vector<ArenaBuffer> in, bad_out, good_out;
+  std::vector<PendingCollective> bad, good;
+  const std::vector<int16_t> nines = {9, 9};
+  for (int m = 0; m < kMembers; ++m) {
+    const auto first = static_cast<int16_t>(10 * m);
+    in.push_back(Tensor<int16_t>(m, {first, static_cast<int16_t>(first + 1)}));
+    bad_out.push_back(Tensor(m, nines));
+    good_out.push_back(Tensor(m, nines));
+  }
+  for (int m = 0; m < kMembers; ++m) {
+    const auto ragged = Prepared(m, {.kind = Kind::kRaggedAllToAll}, types);
+    const auto start = [&](const ArenaBuffer& out, std::vector<int32_t> to) {
+      // The vectors are read in the call.
+      return ragged
+          .Start({in[m].data(), out.data(), in_offsets.data(), ones.data(),
+                  to.data(), ones.data()},
+                 {out.data()})
+          .value();
+    };
+    bad.push_back(start(bad_out[m], {0, 0}));
+    good.push_back(start(good_out[m], {m, m}));
+  }
+  for (int m = 0; m < kMembers; ++m) {
+    EXPECT_TRUE(good[m].Wait().ok()) << good[m].Wait();
+    EXPECT_THAT(Get<int16_t>(good_out[m]), ElementsAre(m, 10 + m));
+    EXPECT_TRUE(absl::IsInvalidArgument(bad[m].Wait())) << bad[m].Wait();
+  }
+}
+
+// The other member never calls. What is left in scratch memory, offsets that
+// overlap, is not judged.
+TEST_F(DeviceGroupTest, TheErrorOfAFailedTransferIsTheCommunicators) {
+  const TensorType rows = OfDType(DType::kI16, {2});
+  const TensorType vector = OfDType(DType::kI32, {kMembers});
+  const std::vector<int32_t> starts = {0, 1}, ones = {1, 1};
+  const ArenaBuffer in = Tensor<int16_t>(0, {1, 2});
+  const ArenaBuffer out = Tensor<int16_t>(0, {9, 9});
+  const auto ragged = Prepared(0, {.kind = Kind::kRaggedAllToAll},
+                               {rows, rows, vector, vector, vector, vector});
+  ASSERT_TRUE(ragged
+                  .Run({in.data(), out.data(), starts.data(), ones.data(),
+                        starts.data(), ones.data()},
+                       {out.data()}, *streams_[0])
+                  .ok());
+  communicators_[0]->Abort("the test ends it");
+  const absl::Status status = streams_[0]->Synchronize();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
 }
 
 // A graph would use the scratch memory at any later time.

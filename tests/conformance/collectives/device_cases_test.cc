@@ -1,5 +1,4 @@
-// The conformance cases on streams of fake devices, over a fake NCCL: all but
-// ragged operations, which devices do not run.
+// The conformance cases on streams of fake devices, over a fake NCCL.
 
 #include <filesystem>
 #include <string>
@@ -11,6 +10,7 @@
 #include "tests/conformance/collectives/run_case.h"
 #include "tests/support/fake_gpu.h"
 #include "tests/support/paths.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::conformance {
 namespace {
@@ -20,11 +20,14 @@ std::vector<std::string> CaseFiles() {
   const std::filesystem::path folder =
       SourcePath("tests/conformance/collectives/cases");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const bool is_ragged = entry.path().stem().string().starts_with("ragged");
-    if (!is_ragged) files.push_back(entry.path().string());
+    files.push_back(entry.path().string());
   }
   return files;
 }
+
+// NCCL does not compare numbers: a rank that expects fewer rows than it is sent
+// waits until it is aborted.
+constexpr char kWaits[] = "error_bad_ragged_received_sizes_differ";
 
 class DeviceCasesTest : public testing::TestWithParam<std::string> {};
 
@@ -36,7 +39,10 @@ TEST_P(DeviceCasesTest, PassOverNccl) {
     Groups groups([&gpus](int rank) {
       return transport::nccl::MakeTransport(gpus.TablesOf(rank));
     });
-    for (const CollectiveCase& test : file->cases) {
+    constexpr size_t kStride = kUnderSanitizer ? 7 : 1;
+    for (size_t i = 0; i < file->cases.size(); i += kStride) {
+      const CollectiveCase& test = file->cases[i];
+      if (test.name == kWaits) continue;
       EXPECT_EQ(RunCase(test, groups, /*checked=*/false), "") << test.name;
     }
   }

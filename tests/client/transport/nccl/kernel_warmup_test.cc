@@ -134,6 +134,14 @@ class NotesKernels final : public fake::ForwardingKernels {
             s.copy.is_one() ? "block" : "transpose");
         break;
       case Kind::kGatherRows: Saw("LocalStep", kind, s.row); break;
+      case Kind::kStoreList:
+        Saw("LocalStep", kind, ListOf(s.list.size()));
+        break;
+      case Kind::kPackSlices:  // one kernel moves slices either way
+      case Kind::kUnpackSlices:
+      case Kind::kZeroSlices:
+        Saw("Slices", s.row, ListOf(s.list.size()));
+        break;
       default:
         Saw("LocalStep", kind, N(s.dtype),
             Aligned(s.in) && Aligned(s.out) ? "groups" : "elements");
@@ -176,7 +184,8 @@ std::map<kernels::LocalStep::Kind, std::set<DType>> StepDTypes() {
   return {{Kind::kWiden, narrow},       {Kind::kNarrow, narrow},
           {Kind::kDivide, divided},     {Kind::kDivideToF32, integers_and_f32},
           {Kind::kReduceRows, every},   {Kind::kMarkExtremum, ordered},
-          {Kind::kFill, {DType::kI32}}, {Kind::kAddRows, added}};
+          {Kind::kFill, {DType::kI32}}, {Kind::kAddRows, added},
+          {Kind::kAdd, added}};
 }
 
 std::set<std::string> EveryLocalStep() {
@@ -188,6 +197,12 @@ std::set<std::string> EveryLocalStep() {
       for (const char* shape : {"groups", "elements"}) {
         every.insert(Key("LocalStep", static_cast<int>(kind), N(d), shape));
       }
+    }
+  }
+  for (const char* list : kLists) {
+    every.insert(Key("LocalStep", static_cast<int>(Kind::kStoreList), list));
+    for (const int bytes : {1, 2, 4, 8, 16}) {
+      every.insert(Key("Slices", bytes, list));
     }
   }
   for (const int bytes : {1, 2, 4, 8, 16}) {
