@@ -8,7 +8,7 @@
 namespace lockstep::core {
 
 GroupWaits::GroupWaits(const ProgressTracker& progress, const plan::Plan& plan)
-    : groups_of_(progress.size()), in_circle_(progress.size()) {
+    : places_of_(progress.size()) {
   // What each rank reports of each communicator. A member without a report has
   // made no call.
   std::map<int, std::map<int, const protocol::GroupProgress*>> reports;
@@ -36,23 +36,18 @@ GroupWaits::GroupWaits(const ProgressTracker& progress, const plan::Plan& plan)
         group.members.begin(), group.members.end(),
         [](const Caller& a, const Caller& b) { return a.calls < b.calls; });
     if (group.members.empty() || group.members[0].calls >= waiting) continue;
-    for (const Caller& member : group.members) {
-      groups_of_[member.rank].push_back(groups_.size());
+    for (size_t i = 0; i < group.members.size(); ++i) {
+      places_of_[group.members[i].rank].push_back({groups_.size(), i});
     }
     groups_.push_back(std::move(group));
   }
-  FindCircles(progress.size());
 }
 
 void GroupWaits::AddFor(int rank, size_t max, std::vector<int>* others) const {
-  if (groups_of_.empty()) return;
-  for (const size_t g : groups_of_[rank]) {
-    const std::vector<Caller>& members = groups_[g].members;
-    const auto self =
-        std::find_if(members.begin(), members.end(),
-                     [rank](const Caller& m) { return m.rank == rank; });
-    for (const Caller& other : members) {
-      if (others->size() >= max || !self->WaitsFor(other)) break;
+  if (places_of_.empty()) return;
+  for (const Place& place : places_of_[rank]) {
+    for (const Caller& other : groups_[place.group].members) {
+      if (others->size() >= max || !At(place).WaitsFor(other)) break;
       const bool known = std::find(others->begin(), others->end(),
                                    other.rank) != others->end();
       if (!known) others->push_back(other.rank);
@@ -60,52 +55,31 @@ void GroupWaits::AddFor(int rank, size_t max, std::vector<int>* others) const {
   }
 }
 
+bool GroupWaits::Any(int rank) const {
+  std::vector<int> others;
+  AddFor(rank, 1, &others);
+  return !others.empty();
+}
+
 std::vector<int> GroupWaits::On(int rank) const {
   std::set<int> waiters;
-  if (groups_of_.empty()) return {};
-  for (const size_t g : groups_of_[rank]) {
-    const std::vector<Caller>& members = groups_[g].members;
-    const auto self =
-        std::find_if(members.begin(), members.end(),
-                     [rank](const Caller& m) { return m.rank == rank; });
-    for (const Caller& other : members) {
-      if (other.WaitsFor(*self)) waiters.insert(other.rank);
+  if (places_of_.empty()) return {};
+  for (const Place& place : places_of_[rank]) {
+    for (const Caller& other : groups_[place.group].members) {
+      if (other.WaitsFor(At(place))) waiters.insert(other.rank);
     }
   }
   return {waiters.begin(), waiters.end()};
 }
 
 std::string GroupWaits::CallMissing(int rank) const {
-  if (groups_of_.empty()) return "";
-  for (const size_t g : groups_of_[rank]) {
-    const std::vector<Caller>& members = groups_[g].members;
-    const auto self =
-        std::find_if(members.begin(), members.end(),
-                     [rank](const Caller& m) { return m.rank == rank; });
-    for (const Caller& other : members) {
-      if (other.WaitsFor(*self)) return *other.call;
+  if (places_of_.empty()) return "";
+  for (const Place& place : places_of_[rank]) {
+    for (const Caller& other : groups_[place.group].members) {
+      if (other.WaitsFor(At(place))) return *other.call;
     }
   }
   return "";
-}
-
-// Follows each rank to the first that it waits for, and on; visits each once.
-void GroupWaits::FindCircles(int ranks) {
-  std::vector<int> next(ranks, -1), walk_of(ranks, -1);
-  for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<int> others;
-    AddFor(rank, 1, &others);
-    if (!others.empty()) next[rank] = others[0];
-  }
-  for (int start = 0; start < ranks; ++start) {
-    int at = start;
-    while (at >= 0 && walk_of[at] < 0) {
-      walk_of[at] = start;
-      at = next[at];
-    }
-    if (at < 0 || walk_of[at] != start) continue;
-    for (; !in_circle_[at]; at = next[at]) in_circle_[at] = true;
-  }
 }
 
 }  // namespace lockstep::core

@@ -34,10 +34,8 @@ class GroupWaits {
   // The call that another rank waits in and this one has not made: "psum over
   // model"; empty if there is none.
   std::string CallMissing(int rank) const;
-  // The ranks wait for each other in a circle, each in another group.
-  bool IsInCircle(int rank) const {
-    return !in_circle_.empty() && in_circle_[rank];
-  }
+  // Whether it waits for another rank.
+  bool Any(int rank) const;
 
  private:
   struct Caller {
@@ -51,11 +49,16 @@ class GroupWaits {
     std::vector<Caller> members;  // that are present, by calls
   };
 
-  void FindCircles(int ranks);
+  struct Place {
+    size_t group = 0;
+    size_t index = 0;  // among its callers
+  };
+  const Caller& At(const Place& place) const {
+    return groups_[place.group].members[place.index];
+  }
 
   std::vector<Group> groups_;  // in which some member waits for another
-  std::vector<std::vector<size_t>> groups_of_;  // by rank
-  std::vector<bool> in_circle_;                 // by rank
+  std::vector<std::vector<Place>> places_of_;  // by rank
 };
 
 }  // namespace lockstep::core

@@ -17,7 +17,8 @@ uint64_t Distance(uint64_t step, protocol::Phase phase) {
 }  // namespace
 
 Waits::Waits(const ProgressTracker& progress)
-    : present_(progress.size()),
+    : at_fault_(progress.size()),
+      present_(progress.size()),
       reached_(progress.size()),
       needs_(progress.size(), kNothing),
       needed_(progress.size(), kNothing),
@@ -66,23 +67,53 @@ Waits Waits::OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
   std::vector<int> everybody(progress.size());
   std::iota(everybody.begin(), everybody.end(), 0);
   waits.AddGroup(std::move(everybody));
-  if (all_together) return waits;
+  if (!all_together) waits.AddGradientGroups(progress, *plan);
+  waits.FindFaultsOfCycles();
+  return waits;
+}
 
+void Waits::AddGradientGroups(const ProgressTracker& progress,
+                              const plan::Plan& plan) {
   std::set<int> gradient;
-  for (const plan::Bucket& bucket : plan->buckets) {
+  for (const plan::Bucket& bucket : plan.buckets) {
     gradient.insert(bucket.communicator);
   }
   for (const int communicator : gradient) {
-    const std::vector<int>& ranks = plan->communicators[communicator].ranks;
-    const int group = static_cast<int>(waits.groups_.size());
+    const std::vector<int>& ranks = plan.communicators[communicator].ranks;
+    const int group = static_cast<int>(groups_.size());
     for (const int rank : ranks) {
       const bool in_verdict =
           progress.of(rank).position.phase == protocol::Phase::kVerdict;
-      if (!in_verdict) waits.groups_of_rank_[rank].push_back(group);
+      if (!in_verdict) groups_of_rank_[rank].push_back(group);
     }
-    waits.AddGroup(ranks);
+    AddGroup(ranks);
   }
-  return waits;
+}
+
+// Follows each rank to the first that it waits for, and on; visits each once.
+void Waits::FindFaultsOfCycles() {
+  std::vector<int> next, walk_of(present_.size(), -1);
+  for (size_t rank = 0; rank < present_.size(); ++rank) {
+    const std::vector<int> others = For(static_cast<int>(rank), 1);
+    next.push_back(others.empty() ? -1 : others[0]);
+  }
+  for (size_t start = 0; start < next.size(); ++start) {
+    int at = static_cast<int>(start);
+    while (at >= 0 && walk_of[at] < 0) {
+      walk_of[at] = static_cast<int>(start);
+      at = next[at];
+    }
+    if (at < 0 || walk_of[at] != static_cast<int>(start)) continue;
+    std::vector<int> cycle = {at};
+    for (int on = next[at]; on != at; on = next[on]) cycle.push_back(on);
+    std::vector<int> left_out;
+    for (const int rank : cycle) {
+      if (calls_.Needed(rank) && !calls_.Any(rank)) left_out.push_back(rank);
+    }
+    for (const int rank : left_out.empty() ? cycle : left_out) {
+      at_fault_[rank] = true;
+    }
+  }
 }
 
 void Waits::AddSenders(const ProgressTracker& progress) {
@@ -145,7 +176,7 @@ bool Waits::Needed(int rank) const {
 }
 
 bool Waits::Any(int rank) const {
-  return !calls_.IsInCircle(rank) && !For(rank, 1).empty();
+  return !at_fault_[rank] && !For(rank, 1).empty();
 }
 
 std::vector<int> Waits::For(int rank, size_t max) const {

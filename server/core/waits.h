@@ -17,8 +17,10 @@
 //
 // Edges lead from ranks that are further to ranks that are less far, so there
 // is no cycle, and a stuck rank without an edge is at fault. Edges to senders
-// may form a cycle if reports are outdated: edges on a cycle are removed. Built
-// on demand in O(n log n), never stored.
+// may form a cycle if reports are outdated: edges on a cycle are removed. Edges
+// in groups form a cycle if programs differ: at fault are the ranks on it that
+// have left out a call and wait in none, else all of them. Built on demand in
+// O(n log n), never stored.
 
 #ifndef LOCKSTEP_SERVER_CORE_WAITS_H_
 #define LOCKSTEP_SERVER_CORE_WAITS_H_
@@ -45,7 +47,7 @@ class Waits {
   static Waits OfSteps(const ProgressTracker& progress, const plan::Plan* plan,
                        const std::vector<uint64_t>& passes_done = {});
 
-  // Whether it waits for a rank that does not wait for it.
+  // Whether another rank is at fault that this one does not move.
   bool Any(int rank) const;
 
   // At most `max` ranks that the rank waits for directly, least far first.
@@ -68,12 +70,16 @@ class Waits {
   // Adds ranks that need each other; sorts them, least far first.
   void AddGroup(std::vector<int> ranks);
   bool Needs(int waiter, int other) const;
+  void AddGradientGroups(const ProgressTracker& progress,
+                         const plan::Plan& plan);
   void AddSenders(const ProgressTracker& progress);
   void LeaveOutCycles();
+  void FindFaultsOfCycles();
 
   static constexpr uint64_t kNothing = 0;
 
   GroupWaits calls_;
+  std::vector<bool> at_fault_;  // of a cycle
   std::vector<bool> present_;
   std::vector<uint64_t> reached_;  // how far each rank is
   std::vector<uint64_t> needs_;    // how far it needs others to be; kNothing
