@@ -65,7 +65,10 @@ absl::StatusOr<std::shared_ptr<Communicator>> RunNoted(
   MutexLock lock(&prepared.group().call_mutex());
   prepared.BeginCall();
   auto communicator = prepared.Run(inputs, outputs, stream, std::move(outcome));
-  if (communicator.ok()) *done = stream.Record();
+  // What is captured runs later, any number of times.
+  const bool captured = prepared.group().device_calls() != nullptr &&
+                        prepared.group().memory().device->Captures(stream);
+  if (communicator.ok() && !captured) *done = stream.Record();
   prepared.group().EndCall(communicator.ok() ? done : nullptr);
   return communicator;
 }
