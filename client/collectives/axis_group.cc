@@ -222,6 +222,22 @@ absl::Status AxisGroup::Impl::RunAndWait(
                                            : enqueued;
 }
 
+absl::Status AxisGroup::Impl::Explained(const std::string& call,
+                                        const absl::Status& error) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return NotConnected(call);
+  }
+  return causes_.of_communicator == nullptr
+             ? error
+             : causes_.of_communicator(call, error);
+}
+
+absl::Status AxisGroup::Impl::Refused(const std::string& call,
+                                      const absl::Status& error) {
+  return causes_.of_values == nullptr ? error : causes_.of_values(call, error);
+}
+
 absl::Status AxisGroup::Impl::CompareSignatures(
     const std::string& signature,
     const std::shared_ptr<Communicator>& communicator, Stream& stream) {

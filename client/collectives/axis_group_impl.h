@@ -104,16 +104,11 @@ class AxisGroup::Impl {
       const std::string& call, const std::string& signature,
       absl::FunctionRef<absl::Status(Communicator&, Stream&)> enqueue);
 
-  // `error`: of a call whose communicator has failed.
-  absl::Status Explained(const std::string& call, const absl::Status& error) {
-    const Cause& cause = causes_.of_communicator;
-    return cause == nullptr ? error : cause(call, error);
-  }
+  // `error`: of a call whose communicator has failed. Once the group is closed
+  // that is the cause, and the session may be gone.
+  absl::Status Explained(const std::string& call, const absl::Status& error);
   // `error`: of values that only this rank has.
-  absl::Status Refused(const std::string& call, const absl::Status& error) {
-    return causes_.of_values == nullptr ? error
-                                        : causes_.of_values(call, error);
-  }
+  absl::Status Refused(const std::string& call, const absl::Status& error);
 
   const std::shared_ptr<transport::ScratchPool>& pool() const { return pool_; }
   // Held while a call is enqueued, which may block: streams run inline. Calls

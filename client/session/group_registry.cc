@@ -20,17 +20,6 @@ size_t IndicesIn(const protocol::AxisGroupDeclaration& declaration) {
 
 }  // namespace
 
-AxisGroup::Impl::Cause GroupRegistry::OfGroup(const Cause& cause,
-                                              std::vector<int> ranks) {
-  return [cause, ranks = std::move(ranks), alive = std::weak_ptr<char>(alive_)](
-             const std::string& call, const absl::Status& error) {
-    const auto session = alive.lock();
-    if (session != nullptr) return cause(ranks, call, error);
-    return absl::FailedPreconditionError(
-        absl::StrCat(call, ": the session was destroyed"));
-  };
-}
-
 absl::StatusOr<AxisGroup> GroupRegistry::Declare(
     const Mesh& mesh, int rank, bool checked,
     const protocol::AxisGroupDeclaration& declaration) {
@@ -68,8 +57,12 @@ absl::StatusOr<AxisGroup> GroupRegistry::Declare(
                        .checks_axes = true,
                        .checked = checked},
       AxisGroup::Impl::Causes{
-          .of_communicator = OfGroup(of_communicator_, ranks),
-          .of_values = OfGroup(of_values_, ranks)});
+          .of_communicator =
+              [cause = of_communicator_, ranks](const std::string& call,
+                                                const absl::Status& error) {
+                return cause(ranks, call, error);
+              },
+          .of_values = of_values_});
   groups_.push_back({declaration, ranks, impl});
   return AxisGroup(std::move(impl));
 }

@@ -29,12 +29,12 @@ class GroupRegistry {
  public:
   using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-  // As AxisGroup::Impl::Causes, for the group with these world ranks.
-  using Cause = std::function<absl::Status(const std::vector<int>& ranks,
-                                           const std::string& call,
-                                           const absl::Status& error)>;
+  // As AxisGroup::Impl::Causes; `ranks`: the group's members.
+  using CauseOfGroup = std::function<absl::Status(const std::vector<int>& ranks,
+                                                  const std::string& call,
+                                                  const absl::Status& error)>;
 
-  GroupRegistry(Cause of_communicator, Cause of_values)
+  GroupRegistry(CauseOfGroup of_communicator, AxisGroup::Impl::Cause of_values)
       : of_communicator_(std::move(of_communicator)),
         of_values_(std::move(of_values)) {}
   ~GroupRegistry() { Close(); }
@@ -73,13 +73,8 @@ class GroupRegistry {
     int index = -1;  // of the communicator in the plan
   };
 
-  // `cause` for the group with these ranks; FailedPrecondition once this object
-  // is destroyed.
-  AxisGroup::Impl::Cause OfGroup(const Cause& cause, std::vector<int> ranks);
-
-  const Cause of_communicator_, of_values_;
-  // Expires with this object: handles of the caller may outlive it.
-  const std::shared_ptr<char> alive_ = std::make_shared<char>();
+  const CauseOfGroup of_communicator_;
+  const AxisGroup::Impl::Cause of_values_;
   mutable Mutex mutex_;
   bool declared_ ABSL_GUARDED_BY(mutex_) = false;
   size_t indices_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -94,8 +94,7 @@ Session::Impl::Impl(
                  const absl::Status& error) {
             return ExplainGroup(ranks, call, error);
           },
-          [this](const std::vector<int>&, const std::string& call,
-                 const absl::Status& error) {
+          [this](const std::string& call, const absl::Status& error) {
             return FailHere(step(), call, error);
           }),
       event_loop_(std::make_unique<session::EventLoop>(

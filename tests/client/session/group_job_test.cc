@@ -281,7 +281,7 @@ TEST_F(GroupJobTest, AHandleThatOutlivesItsSessionIsAnError) {
   const absl::Status late = handles[0].Wait();
   EXPECT_EQ(late.code(), absl::StatusCode::kFailedPrecondition) << late;
   EXPECT_EQ(late.message(),
-            "all_gather over data,pipe: the session was destroyed");
+            "all_gather over data,pipe: this worker has left the job");
 }
 
 TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
