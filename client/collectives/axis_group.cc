@@ -66,7 +66,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> RunNoted(
   prepared.BeginCall();
   auto communicator = prepared.Run(inputs, outputs, stream, std::move(outcome));
   // What is captured runs later, any number of times.
-  const bool captured = prepared.group().device_calls() != nullptr &&
+  const bool captured = communicator.ok() &&
+                        prepared.group().device_calls() != nullptr &&
                         prepared.group().memory().device->Captures(stream);
   if (communicator.ok() && !captured) *done = stream.Record();
   prepared.group().EndCall(communicator.ok() ? done : nullptr);

@@ -320,7 +320,10 @@ absl::Status Session::Impl::FailHere(uint64_t step, const std::string& call,
                             .call = call,
                             .code = failure.code(),
                             .message = std::string(failure.message())}});
-  return AwaitUnlessOver([](const View&) { return false; });
+  const absl::Status over = AwaitUnlessOver([](const View&) { return false; });
+  // The watch does so too, but perhaps after the caller's next call.
+  groups_.Abort(std::string(over.message()));
+  return over;
 }
 
 void Session::Impl::ReportFailure(uint64_t step, const std::string& call,

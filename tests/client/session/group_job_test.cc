@@ -2,6 +2,7 @@
 // core, the in-process transport.
 
 #include <atomic>
+#include <barrier>
 #include <functional>
 #include <future>
 #include <mutex>
@@ -48,6 +49,13 @@ class GroupJobTest : public JobFixture {
     for (auto& rank : ranks) rank.get();
   }
 
+  // Returns once all ranks are connected: no test ends the epoch before.
+  void Connect(Session& session) {
+    ASSERT_TRUE(session.Connect().ok()) << session.status();
+    connected_.arrive_and_wait();
+  }
+
+  std::barrier<> connected_{kWorld};
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> incarnations_ = 0;
   CoreServer server_{clock_.get()};
@@ -94,7 +102,7 @@ TEST_F(GroupJobTest, GroupsAreDeclaredConnectedAndUsedWithoutGradients) {
 
 TEST_F(GroupJobTest, OneDeclarationIsOneGroupAndLateOnesAreRefused) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto group = session.Group({"data"});
     EXPECT_EQ(&session.Group({"data"})->impl(), &group->impl());
     EXPECT_NE(&session.Group({"data"}, {{0, 1}})->impl(), &group->impl());
@@ -102,7 +110,7 @@ TEST_F(GroupJobTest, OneDeclarationIsOneGroupAndLateOnesAreRefused) {
               "the mesh data=2,pipe=2 has no axis batch");
     EXPECT_THAT(std::string(session.Group({"data"}, {{0}}).status().message()),
                 HasSubstr("the index groups lack 1"));
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     EXPECT_EQ(&session.Group({"data"})->impl(), &group->impl());
     EXPECT_EQ(session.Group({"pipe"}).status().message(),
               "the group over pipe is declared after GradientSync::Seal or "
@@ -132,9 +140,9 @@ TEST_F(GroupJobTest, AGroupThatOneMemberDoesNotDeclareIsOneErrorToAll) {
 
 TEST_F(GroupJobTest, TheEndOfTheEpochEndsEveryCallWithItsCause) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto world = session.Group({"data", "pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     const auto psum =
         *world->Prepare({.kind = Kind::kPsum}, {{DType::kF32, {1}}});
     float x = 1;
@@ -163,9 +171,9 @@ TEST_F(GroupJobTest, TheEndOfTheEpochEndsEveryCallWithItsCause) {
 TEST_F(GroupJobTest, DifferentCallsOnACheckedGroupEndTheEpochWithAllOfThem) {
   spec_.checked = true;
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto world = session.Group({"data", "pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     const bool differs = session.rank() == 1;
     const auto call = *world->Prepare(
         {.kind = differs ? Kind::kPmax : Kind::kPsum}, {{DType::kF32, {2}}});
@@ -183,9 +191,9 @@ TEST_F(GroupJobTest, DifferentCallsOnACheckedGroupEndTheEpochWithAllOfThem) {
 TEST_F(GroupJobTest, HostCallsOfACheckedGroupAreComparedToo) {
   spec_.checked = true;
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto pipe = session.Group({"pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     const absl::Status error = session.rank() == 3
                                    ? Barrier(*pipe)
                                    : AllReduceScalars(*pipe, {1}).status();
@@ -199,9 +207,9 @@ TEST_F(GroupJobTest, HostCallsOfACheckedGroupAreComparedToo) {
 
 TEST_F(GroupJobTest, DifferentCallsAreNoFaultOfTheNetwork) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto pipe = session.Group({"pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     if (session.rank() < 2) return;
     const int64_t count = session.rank();
     const auto psum =
@@ -219,9 +227,9 @@ TEST_F(GroupJobTest, DifferentCallsAreNoFaultOfTheNetwork) {
 
 TEST_F(GroupJobTest, MessagesHaveTheRanksOfTheJob) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto pipe = session.Group({"pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     float w = session.rank() == 3 ? 1.0f : 0.0f;
     const absl::Status differs =
         CheckParametersEqual(*pipe, {{"w", {DType::kF32, {}}, &w}});
@@ -238,9 +246,9 @@ TEST_F(GroupJobTest, MessagesHaveTheRanksOfTheJob) {
 // The others wait in the call.
 TEST_F(GroupJobTest, OffsetsThatOnlyOneRankHasWrongEndTheEpochWithItsName) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto pipe = session.Group({"pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     if (session.rank() < 2) return;
     const TensorType rows{DType::kF32, {2}}, vector{DType::kI32, {2}};
     const auto exchange =
@@ -266,7 +274,7 @@ TEST_F(GroupJobTest, AHandleThatOutlivesItsSessionIsAnError) {
   std::mutex mutex;
   ForAll([&](Session& session) {
     const auto world = session.Group({"data", "pipe"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     static const float in = 0;
     static float out[4] = {};
     const auto gather =
@@ -289,7 +297,7 @@ TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
   std::promise<void> blocked;
   ForAll([&](Session& session) {
     const auto data = session.Group({"data"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     if (session.rank() == 2) {
       blocked.get_future().wait();
       EXPECT_TRUE(session.Leave().ok());
@@ -311,9 +319,9 @@ TEST_F(GroupJobTest, ACallThatIsStillBlockedEndsWhenItsPeersLeave) {
 
 TEST_F(GroupJobTest, CallsAfterLeavingAreRefused) {
   JoinAll();
-  ForAll([](Session& session) {
+  ForAll([this](Session& session) {
     const auto data = session.Group({"data"});
-    ASSERT_TRUE(session.Connect().ok());
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
     EXPECT_TRUE(Barrier(*data).ok());
     EXPECT_TRUE(session.Leave().ok());
     EXPECT_EQ(Barrier(*data).message(),
