@@ -2,7 +2,7 @@
 # names.
 #
 #   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...
-#                          [PCH <a.h> ...] [NO_UNITY])
+#                          [PCH <a.h> ...])
 #   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf classes, and gRPC's of services
 #   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
@@ -83,10 +83,10 @@ if(LOCKSTEP_WARNINGS_ARE_ERRORS)
 endif()
 
 function(lockstep_library name)
-  cmake_parse_arguments(ARG "NO_UNITY" "" "SOURCES;DEPS;PCH" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PCH" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
-    if(LOCKSTEP_UNITY AND NOT ARG_NO_UNITY)
+    if(LOCKSTEP_UNITY)
       set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
     else()
       target_precompile_headers(${name} PRIVATE ${ARG_PCH})

@@ -52,7 +52,7 @@ void ReduceRows(const void* partial, std::span<const void* const> inputs,
 }
 
 // 1 / divisor, rounded as `dtype` is computed.
-double Share(DType dtype, int divisor) {
+double MeanFactor(DType dtype, int divisor) {
   if (dtype == DType::kF64) return 1.0 / divisor;
   return static_cast<double>(1.0f / static_cast<float>(divisor));
 }
@@ -81,7 +81,8 @@ void ReduceFromPartial(const void* partial, std::span<const void* const> inputs,
   Check(IsFloat(dtype) || op != ReduceOp::kMean, "integers have no mean");
   if (!IsHalf(dtype)) {
     ReduceRows(partial, inputs, out, count, dtype, op);
-    if (op == ReduceOp::kMean) Scale(out, dtype, Share(dtype, divisor), count);
+    if (op == ReduceOp::kMean)
+      Scale(out, dtype, MeanFactor(dtype, divisor), count);
     return;
   }
   WithHalf(dtype, [&](auto tag) {
