@@ -35,11 +35,17 @@ bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
   MutexLock lock(&mutex_);
   if (closed_) return true;
   const DeviceScope scope(*cuda_);
-  CudaCaptureId capture = 0;
-  (void)Check(*cuda_, cuda_->StreamGetCaptureInfo(handle_, &capture),
-              "StreamGetCaptureInfo");
-  if (capture != 0) return false;
+  const auto is_captured = [this] {
+    CudaCaptureId capture = 0;
+    (void)Check(*cuda_, cuda_->StreamGetCaptureInfo(handle_, &capture),
+                "StreamGetCaptureInfo");
+    return capture != 0;
+  };
+  if (is_captured()) return false;
   auto recorded = CudaEvent::Record(cuda_, handle_);
+  // Another thread began one meanwhile: the event may be part of it, and must
+  // not be asked.
+  if (is_captured()) return false;
   // A device that cannot record an event has failed, and runs nothing.
   if (recorded.ok()) *event = *std::move(recorded);
   return true;
