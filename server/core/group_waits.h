@@ -1,6 +1,6 @@
-// Who waits for whom in the groups that workers declare (Session::Group): a
-// member waits in its first call that is not complete, for the members that
-// have not made it.
+// The waits of ranks for each other in collectives of declared groups
+// (Session::Group): a member waits in its first call that is not complete, for
+// the members that have not made it.
 //
 //   calls on group/model@2     rank 2: 5, 4 complete ──▶ rank 3: 4
 //

@@ -177,7 +177,7 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
       const CudaResult result =
           cuda_.LaunchHostFunc(stream, &HostCall::Run, call.get());
-      // From here on the device's runtime owns it.
+      // The device's runtime owns an enqueued call.
       if (result == CudaResult::kSuccess) (void)call.release();
       return result;
     });

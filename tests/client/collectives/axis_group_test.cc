@@ -218,6 +218,24 @@ TEST_F(AxisGroupTest,
   for (std::thread& member : members) member.join();
 }
 
+TEST_F(AxisGroupTest, CallsOfThreadsAreEnqueuedOneAfterTheOther) {
+  Connect(2);
+  std::vector<std::thread> threads;
+  for (int m = 0; m < 2; ++m) {
+    const auto psum = Prepared(m, {.kind = Kind::kPsum}, {F32({1})});
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([psum] {
+        for (int call = 0; call < 5000; ++call) {
+          float x = 1;
+          ASSERT_TRUE(psum.RunAndWait({&x}, {&x}).ok());
+          ASSERT_EQ(x, 2);
+        }
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_F(AxisGroupTest, AGroupRefusesOperationsOverOtherAxes) {
   Connect(1);
   const AxisGroup group = MakeAxisGroup(
