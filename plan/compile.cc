@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/bucket.h"
 #include "plan/declared_groups.h"
+#include "plan/halo/declared_halos.h"
 #include "plan/merge.h"
 #include "plan/pairs.h"
 #include "plan/pipeline/lanes.h"
@@ -165,6 +166,9 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   absl::Status groups =
       AddDeclaredGroups(input.mesh, input.groups, &plan.communicators);
   if (!groups.ok()) return groups;
+  if (absl::Status halos = AddDeclaredHalos(input.halos, &plan); !halos.ok()) {
+    return halos;
+  }
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;
   DeclareSharedReplicas(merged->communicator_of, &plan);
@@ -206,7 +210,8 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
             .mesh = plan.mesh,
             .communicators = plan.communicators,
             .parameters = plan.parameters,
-            .pipeline = plan.pipeline};
+            .pipeline = plan.pipeline,
+            .halos = plan.halos};
   Sums sums{.in_pairs = EachSumsInPairs(plan)};
   if (!plan.buckets.empty()) {
     const Bucket& any = plan.buckets[0];

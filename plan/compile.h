@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lockstep/halo_spec.h"
 #include "lockstep/job_spec.h"
 #include "plan/ir.h"
 #include "protocol/axis_group.h"
@@ -39,6 +40,8 @@ struct PlanInput {
   std::vector<TransportFacts> transports;
   // groups[rank]: the groups that this rank declares. Empty: none.
   std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;
+  // halos[rank]: the halo exchanges that this rank declares. Empty: none.
+  std::vector<std::vector<HaloSpec>> halos;
   // Indices of the plan's parameters in the order in which gradients became
   // ready in an earlier revision: a permutation, or empty. Empty: the reverse
   // of the registration order, the usual order of a backward pass. (Parameters
@@ -59,7 +62,8 @@ struct PlanInput {
 //   of others up to 64 KiB, and the number of the rest.
 // - a pipeline that pipeline/lanes.h refuses, a parameter of a stage that does
 //   not exist, or leaves that the ranks of a group do not divide
-// - groups that AddDeclaredGroups refuses
+// - groups that AddDeclaredGroups refuses, exchanges that AddDeclaredHalos
+//   refuses, or routes of theirs that RoutesOf does; in negotiated mode any
 //
 // Ranks may register in different orders: the order of the lowest rank is used.
 absl::StatusOr<Plan> Compile(const PlanInput& input);

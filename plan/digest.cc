@@ -3,6 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <bit>
 #include <concepts>
 #include <type_traits>
 
@@ -13,7 +14,7 @@ namespace lockstep::plan {
 namespace {
 
 // Increment it when the walk below changes, so old and new digests differ.
-constexpr absl::string_view kFormat = "lockstep plan 2";
+constexpr absl::string_view kFormat = "lockstep plan 3";
 constexpr absl::string_view kMembersFormat = "lockstep members 1";
 
 // Hashes the fields in one fixed order. Numbers are eight bytes, little endian;
@@ -39,6 +40,8 @@ class Walk {
     }
     XXH3_128bits_update(&state_, bytes, sizeof(bytes));
   }
+
+  void Add(double number) { Add(std::bit_cast<uint64_t>(number)); }
 
   template <typename T>
   void Add(const std::vector<T>& list) {
@@ -75,14 +78,30 @@ class Walk {
   void Add(const TransferRef& ref) { AddAll(ref.lane, ref.index); }
   void Add(const Transfer& t) {
     AddAll(t.kind, t.communicator, t.dtype, t.shape, t.op, t.root, t.peer,
-           t.tag, t.bucket, t.group, t.after, t.after_task, t.buffer, t.divisor,
-           t.before, t.then);
+           t.tag, t.bucket, t.halo, t.group, t.after, t.after_task, t.buffer,
+           t.divisor, t.before, t.then);
   }
   void Add(const Lane& lane) { AddAll(lane.kind, lane.name, lane.transfers); }
-  void Add(const RankPlan& r) { AddAll(r.lanes, r.launch_order, r.tasks); }
+  void Add(const HaloExtent& e) {
+    AddAll(e.axis, e.bounds, e.low, e.high, e.edge, e.constant);
+  }
+  void Add(const HaloField& f) { AddAll(f.dtype, f.dims); }
+  void Add(const Halo& h) {
+    AddAll(h.name, h.mesh, h.ranks, h.communicator, h.fields);
+  }
+  void Add(const HaloSegment& s) { AddAll(s.in, s.out, s.count, s.step); }
+  void Add(const HaloBox& b) { AddAll(b.field, b.dims); }
+  void Add(const HaloFill& f) { AddAll(f.box, f.value); }
+  void Add(const HaloMessage& m) { AddAll(m.peer, m.bytes, m.boxes); }
+  void Add(const HaloRoutes& r) {
+    AddAll(r.halo, r.own, r.fills, r.sends, r.receives);
+  }
+  void Add(const RankPlan& r) {
+    AddAll(r.lanes, r.launch_order, r.tasks, r.halos);
+  }
   void Add(const Plan& p) {
     AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
-           p.pipeline, p.ranks);
+           p.pipeline, p.halos, p.ranks);
   }
 
   std::string Finish() {

@@ -4,9 +4,11 @@
 //         ├─ parameters     as registered: one for each name and group
 //         ├─ buckets        gradients that are reduced together
 //         ├─ pipeline       stages and schedule, if there are any
+//         ├─ halos          fields that groups of ranks hold in blocks
 //         └─ ranks[r] ─┬─ lanes         ordered queues of transfers
 //                      ├─ launch_order  one order over all lanes of the rank
-//                      └─ tasks         computations between transfers
+//                      ├─ tasks         computations between transfers
+//                      └─ halos         what it copies from where
 //
 // A plan is a value. It is compiled from its input (compile.h), verified to be
 // type-correct and free of deadlock (verify.h), named by its digest (digest.h),
@@ -26,6 +28,7 @@
 #include "lockstep/dtype.h"
 #include "lockstep/mesh.h"
 #include "lockstep/pipeline_spec.h"
+#include "plan/halo/halo.h"
 #include "plan/schedule/schedule.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
@@ -171,6 +174,7 @@ struct Transfer {
   int peer = -1;                   // kSend, kRecv: a rank of the communicator
   uint64_t tag = 0;                // kSend, kRecv: equal on both sides
   int bucket = -1;                 // gradient lane: the reduced bucket
+  int halo = -1;                   // halo lane: the exchange, in Plan::halos
   int group = 0;                   // adjacent transfers of a lane with one
                                    // number other than 0 progress together
   std::vector<TransferRef> after;  // must complete before this one is launched
@@ -187,6 +191,11 @@ struct Transfer {
 
 // A queue: its transfers are launched in order. A rank uses a communicator in
 // one lane only, so the order on a communicator is the order in a lane.
+//
+// A halo lane has two groups for each exchange over its communicator: the
+// messages of RankPlan::halos, as bytes, and those of the adjoint, in the other
+// direction. The caller launches them, any number of times, in one order on all
+// ranks of the communicator.
 //
 // Every rank has a verdict lane. It is launched last in the step, as one group
 // on communicator 0: the sums and the maxima of the ranks' summaries
@@ -222,6 +231,7 @@ struct RankPlan {
   std::vector<Lane> lanes;
   std::vector<TransferRef> launch_order;  // every transfer of every lane once
   std::vector<Task> tasks;
+  std::vector<HaloRoutes> halos;  // those it is a member of, in their order
   bool operator==(const RankPlan&) const = default;
 };
 
@@ -234,6 +244,7 @@ struct Plan {
   std::vector<Parameter> parameters;
   std::vector<Bucket> buckets;
   PipelineSpec pipeline;  // the source of its lanes and tasks
+  std::vector<Halo> halos;
   std::vector<RankPlan> ranks;
   bool operator==(const Plan&) const = default;
 };

@@ -21,6 +21,8 @@ Json Tree(const Mesh& mesh) { return ToString(mesh); }
 Json Tree(const Revision& revision) { return revision.value; }
 Json Tree(const Activation& activation) { return TypeText(activation); }
 Json Tree(const TransferRef& ref) { return Json{ref.lane, ref.index}; }
+Json Tree(const HaloSegment& s) { return Json{s.in, s.out, s.count, s.step}; }
+Json Tree(double value) { return value; }
 
 template <typename T>
 requires std::is_integral_v<T> Json Tree(T value) { return value; }

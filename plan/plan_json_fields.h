@@ -26,6 +26,13 @@ LOCKSTEP_PLAN_RECORD(Bucket);
 LOCKSTEP_PLAN_RECORD(PipelineSpec);
 LOCKSTEP_PLAN_RECORD(LocalOp);
 LOCKSTEP_PLAN_RECORD(Transfer);
+LOCKSTEP_PLAN_RECORD(HaloExtent);
+LOCKSTEP_PLAN_RECORD(HaloField);
+LOCKSTEP_PLAN_RECORD(Halo);
+LOCKSTEP_PLAN_RECORD(HaloBox);
+LOCKSTEP_PLAN_RECORD(HaloFill);
+LOCKSTEP_PLAN_RECORD(HaloMessage);
+LOCKSTEP_PLAN_RECORD(HaloRoutes);
 LOCKSTEP_PLAN_RECORD(Lane);
 LOCKSTEP_PLAN_RECORD(Task);
 LOCKSTEP_PLAN_RECORD(RankPlan);
@@ -88,6 +95,7 @@ void Fields(Visit&& visit) {
     visit("peer", &T::peer);
     visit("tag", &T::tag);
     visit("bucket", &T::bucket);
+    visit("halo", &T::halo);
     visit("group", &T::group);
     visit("after", &T::after);
     visit("after_task", &T::after_task);
@@ -104,10 +112,43 @@ void Fields(Visit&& visit) {
     visit("stage", &T::stage);
     visit("micro_batch", &T::micro_batch);
     visit("after", &T::after);
+  } else if constexpr (std::is_same_v<T, HaloExtent>) {
+    visit("axis", &T::axis);
+    visit("bounds", &T::bounds);
+    visit("low", &T::low);
+    visit("high", &T::high);
+    visit("edge", &T::edge);
+    visit("constant", &T::constant);
+  } else if constexpr (std::is_same_v<T, HaloField>) {
+    visit("dtype", &T::dtype);
+    visit("dims", &T::dims);
+  } else if constexpr (std::is_same_v<T, Halo>) {
+    visit("name", &T::name);
+    visit("mesh", &T::mesh);
+    visit("ranks", &T::ranks);
+    visit("communicator", &T::communicator);
+    visit("fields", &T::fields);
+  } else if constexpr (std::is_same_v<T, HaloBox>) {
+    visit("field", &T::field);
+    visit("dims", &T::dims);
+  } else if constexpr (std::is_same_v<T, HaloFill>) {
+    visit("box", &T::box);
+    visit("value", &T::value);
+  } else if constexpr (std::is_same_v<T, HaloMessage>) {
+    visit("peer", &T::peer);
+    visit("bytes", &T::bytes);
+    visit("boxes", &T::boxes);
+  } else if constexpr (std::is_same_v<T, HaloRoutes>) {
+    visit("halo", &T::halo);
+    visit("own", &T::own);
+    visit("fills", &T::fills);
+    visit("sends", &T::sends);
+    visit("receives", &T::receives);
   } else if constexpr (std::is_same_v<T, RankPlan>) {
     visit("lanes", &T::lanes);
     visit("launch_order", &T::launch_order);
     visit("tasks", &T::tasks);
+    visit("halos", &T::halos);
   } else if constexpr (std::is_same_v<T, Plan>) {
     visit("revision", &T::revision);
     visit("mesh", &T::mesh);
@@ -115,6 +156,7 @@ void Fields(Visit&& visit) {
     visit("parameters", &T::parameters);
     visit("buckets", &T::buckets);
     visit("pipeline", &T::pipeline);
+    visit("halos", &T::halos);
     visit("ranks", &T::ranks);
   }
 }

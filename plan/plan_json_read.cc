@@ -42,6 +42,9 @@ class PlanReader {
       ReadTruth(tree, value);
     } else if constexpr (std::is_integral_v<T>) {
       ReadNumber(tree, value);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      if (!tree.is_number()) return Fail("must be a number");
+      *value = tree.get<T>();
     } else {
       ReadOther(tree, value);
     }
@@ -156,6 +159,16 @@ class PlanReader {
     }
     ReadAt("[0]", tree[0], &value->lane);
     ReadAt("[1]", tree[1], &value->index);
+  }
+
+  void ReadOther(const Json& tree, HaloSegment* value) {
+    if (!tree.is_array() || tree.size() != 4) {
+      return Fail("must be a segment: [in, out, count, step]");
+    }
+    ReadAt("[0]", tree[0], &value->in);
+    ReadAt("[1]", tree[1], &value->out);
+    ReadAt("[2]", tree[2], &value->count);
+    ReadAt("[3]", tree[3], &value->step);
   }
 
   template <typename T>

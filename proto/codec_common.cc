@@ -7,8 +7,7 @@
 
 namespace lockstep::proto {
 
-static_assert(static_cast<int>(*std::rbegin(kTransportDTypes)) ==
-              v1::DType_MAX);
+static_assert(static_cast<int>(*std::rbegin(kAllDTypes)) == v1::DType_MAX);
 static_assert(static_cast<int>(ReduceOp::kProd) == v1::ReduceOp_MAX);
 static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
 static_assert(static_cast<int>(protocol::CauseKind::kLink) ==

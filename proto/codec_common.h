@@ -54,14 +54,19 @@ void Read(const v1::Decision& from, protocol::Decision* to, Decoder* d);
 void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
           Decoder* d);
 
+// Of tensors that a Communicator moves; those of halos have all types.
+inline bool IsTransportDTypeOnWire(int value) {
+  return v1::DType_IsValid(value) &&
+         IsTransportDType(static_cast<DType>(value));
+}
 inline void ReadDType(int from, DType* to, Decoder* d) {
-  d->Enum("dtype", from, &v1::DType_IsValid, to);
+  d->Enum("dtype", from, &IsTransportDTypeOnWire, to);
 }
 // nullopt for the unspecified value.
 inline void ReadDTypeIfAny(const char* field, int from,
                            std::optional<DType>* to, Decoder* d) {
   if (from == v1::DTYPE_UNSPECIFIED) return;
-  d->Enum(field, from, &v1::DType_IsValid, &to->emplace());
+  d->Enum(field, from, &IsTransportDTypeOnWire, &to->emplace());
 }
 inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
   d->Enum("op", from, &v1::ReduceOp_IsValid, to);

@@ -2,6 +2,7 @@
 
 #include "proto/codec.h"
 #include "proto/codec_common.h"
+#include "proto/codec_halo.h"
 
 namespace lockstep::proto {
 
@@ -99,8 +100,8 @@ void Write(const plan::LocalOp& from, v1::LocalOp* to) {
 
 void Read(const v1::LocalOp& from, plan::LocalOp* to, Decoder* d) {
   d->Enum("kind", from.kind(), &v1::LocalKind_IsValid, &to->kind);
-  d->Enum("from", from.from(), &v1::DType_IsValid, &to->from);
-  d->Enum("to", from.to(), &v1::DType_IsValid, &to->to);
+  d->Enum("from", from.from(), &IsTransportDTypeOnWire, &to->from);
+  d->Enum("to", from.to(), &IsTransportDTypeOnWire, &to->to);
   d->NotNegative("offset", from.offset(), &to->offset);
   d->NotNegative("count", from.count(), &to->count);
   d->Int("leaf", from.leaf(), 0, &to->leaf);
@@ -118,6 +119,7 @@ void Write(const plan::Transfer& from, v1::Transfer* to) {
   to->set_peer(from.peer);
   to->set_tag(from.tag);
   to->set_bucket(from.bucket);
+  to->set_halo(static_cast<uint32_t>(from.halo) + 1);
   to->set_group(from.group);
   for (const plan::TransferRef& ref : from.after) Write(ref, to->add_after());
   // The wire counts from 1, so that a transfer without them needs no bytes.
@@ -138,6 +140,8 @@ void Read(const v1::Transfer& from, plan::Transfer* to, Decoder* d) {
   d->Int("peer", from.peer(), -1, &to->peer);
   to->tag = from.tag();
   d->Int("bucket", from.bucket(), -1, &to->bucket);
+  d->Int("halo", from.halo(), 0, &to->halo);
+  --to->halo;
   d->Int("group", from.group(), 0, &to->group);
   d->Each("after", from.after(), kManyMax, &to->after);
   d->Int("after_task", from.after_task(), 0, &to->after_task);
@@ -183,12 +187,16 @@ void Write(const plan::RankPlan& from, v1::RankPlan* to) {
     Write(ref, to->add_launch_order());
   }
   for (const plan::Task& task : from.tasks) Write(task, to->add_tasks());
+  for (const plan::HaloRoutes& routes : from.halos) {
+    Write(routes, to->add_halos());
+  }
 }
 
 void Read(const v1::RankPlan& from, plan::RankPlan* to, Decoder* d) {
   d->Each("lanes", from.lanes(), kManyMax, &to->lanes);
   d->Each("launch_order", from.launch_order(), kManyMax, &to->launch_order);
   d->Each("tasks", from.tasks(), kManyMax, &to->tasks);
+  d->Each("halos", from.halos(), kManyMax, &to->halos);
 }
 
 // --- The whole plan ----------------------------------------------------------
@@ -206,6 +214,7 @@ v1::Plan ToProto(const plan::Plan& plan) {
   if (plan.pipeline != PipelineSpec{}) {
     Write(plan.pipeline, to.mutable_pipeline());
   }
+  for (const plan::Halo& halo : plan.halos) Write(halo, to.add_halos());
   return to;
 }
 
@@ -219,6 +228,7 @@ void Read(const v1::Plan& from, plan::Plan* to, Decoder* d) {
   if (from.has_pipeline()) {
     d->Message("pipeline", true, from.pipeline(), &to->pipeline);
   }
+  d->Each("halos", from.halos(), kManyMax, &to->halos);
 }
 
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan) {

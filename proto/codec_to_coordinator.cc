@@ -5,6 +5,8 @@
 
 #include "proto/codec.h"
 #include "proto/codec_common.h"
+#include "proto/codec_halo.h"
+#include "protocol/halo.h"
 
 namespace lockstep::proto {
 
@@ -132,6 +134,7 @@ void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {
   for (const protocol::AxisGroupDeclaration& group : from.groups) {
     Write(group, to->add_groups());
   }
+  for (const HaloSpec& halo : from.halos) Write(halo, to->add_halos());
 }
 
 void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
@@ -153,6 +156,12 @@ void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
   }
   if (indices > protocol::kGroupIndicesMax) {
     d->Fail("groups", "have too many indices");
+  }
+  d->Each("halos", from.halos(), static_cast<int>(kHalosMax), &to->halos);
+  size_t tensors = 0;
+  for (const HaloSpec& halo : to->halos) tensors += halo.tensors.size();
+  if (tensors > kHaloTensorsOfRankMax) {
+    d->Fail("halos", "have too many tensors");
   }
 }
 

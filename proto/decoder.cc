@@ -69,6 +69,13 @@ void Decoder::Shape(const char* field,
   }
 }
 
+void Decoder::Finite(const char* field, double from, double* to) {
+  if (!std::isfinite(from)) {
+    return Fail(field, absl::StrCat(from, " is not finite"));
+  }
+  *to = from;
+}
+
 void Decoder::Seconds(const char* field, double from, double* to) {
   if (!std::isfinite(from) || from < 0) {
     return Fail(field, absl::StrCat(from, " is no time in seconds"));

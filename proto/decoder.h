@@ -79,6 +79,8 @@ class Decoder {
   void Shape(const char* field,
              const google::protobuf::RepeatedField<int64_t>& from,
              std::vector<int64_t>* to);
+  // Neither infinite nor no number.
+  void Finite(const char* field, double from, double* to);
   // A time in seconds, finite and not negative.
   void Seconds(const char* field, double from, double* to);
   void Duration(const char* field, const google::protobuf::Duration& from,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/halo_spec.h"
 #include "protocol/axis_group.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
@@ -24,6 +25,7 @@ struct RegisterChunk {
   // With the last chunk: the plan depends on them and on the parameters.
   TransportFacts transport;
   std::vector<AxisGroupDeclaration> groups;
+  std::vector<HaloSpec> halos;
   bool operator==(const RegisterChunk&) const = default;
 };
 

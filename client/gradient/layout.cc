@@ -132,6 +132,7 @@ absl::Status Layout::MakeProgram(Surroundings surroundings) {
       case plan::LaneKind::kGradient:
         return around_.is_decided ? LaneRun::kDecided : LaneRun::kQueued;
       case plan::LaneKind::kVerdict: return LaneRun::kQueued;
+      case plan::LaneKind::kHalo: return LaneRun::kNone;  // HaloExchange
       default: return LaneRun::kStream;
     }
   };

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/bucket_transfers.h"
+#include "plan/halo/lanes.h"
+#include "plan/halo/routes.h"
 #include "plan/norm_ranges.h"
 #include "plan/pipeline/flow.h"
 #include "plan/pipeline/shared.h"
@@ -39,10 +41,10 @@ class RankBuilder {
     rank_ = {.lanes = {{.kind = LaneKind::kGradient, .name = "gradient"}}};
   }
 
-  int LaneCalled(const std::string& name) {
+  int LaneCalled(LaneKind kind, const std::string& name) {
     const auto [known, is_new] =
         lanes_.try_emplace(name, static_cast<int>(rank_.lanes.size()));
-    if (is_new) AddLane(LaneKind::kPipeline, name);
+    if (is_new) AddLane(kind, name);
     return known->second;
   }
 
@@ -90,6 +92,7 @@ class Layer {
     completions_.emplace(plan_, flow_, place_);
     if (absl::Status s = completions_->CheckHolders(); !s.ok()) return s;
     for (const PlannedLaunch& launch : LaunchesInOrder()) Append(launch);
+    if (absl::Status s = AppendHalos(); !s.ok()) return s;
     AppendVerdict();
     return absl::OkStatus();
   }
@@ -224,8 +227,10 @@ class Layer {
     const int to = column[message.to];
     const int communicator = CommunicatorOf(
         absl::StrCat(plan_.pipeline.axis, "@", from, ">", to), {from, to});
-    const int out = builders_[from].LaneCalled(absl::StrCat("to rank ", to));
-    const int in = builders_[to].LaneCalled(absl::StrCat("from rank ", from));
+    const int out = builders_[from].LaneCalled(LaneKind::kPipeline,
+                                               absl::StrCat("to rank ", to));
+    const int in = builders_[to].LaneCalled(LaneKind::kPipeline,
+                                            absl::StrCat("from rank ", from));
     for (const MessagePart& part : message.parts) {
       Transfer transfer{.communicator = communicator,
                         .dtype = part.type.dtype,
@@ -281,12 +286,13 @@ class Layer {
     const Parameter& parameter = shared_->On(index, first);
     for (const int rank : {first, last}) {
       RankBuilder& builder = builders_[rank];
-      const TransferRef ref = builder.Append(
-          builder.LaneCalled("shared"), {.kind = TransferKind::kAllReduce,
-                                         .communicator = communicator,
-                                         .dtype = parameter.dtype,
-                                         .shape = parameter.shape,
-                                         .after_task = builder.LastTask()});
+      const TransferRef ref =
+          builder.Append(builder.LaneCalled(LaneKind::kPipeline, "shared"),
+                         {.kind = TransferKind::kAllReduce,
+                          .communicator = communicator,
+                          .dtype = parameter.dtype,
+                          .shape = parameter.shape,
+                          .after_task = builder.LastTask()});
       after_[shared_->BucketOn(index, rank)].push_back({rank, ref});
     }
   }
@@ -331,6 +337,27 @@ class Layer {
       }
       builders_[rank].Append(kGradientLane, std::move(transfer));
     }
+  }
+
+  // The caller launches them when it likes; their place in the launch order has
+  // no effect.
+  absl::Status AppendHalos() {
+    for (size_t h = 0; h < plan_.halos.size(); ++h) {
+      const Halo& halo = plan_.halos[h];
+      auto routes = RoutesOf(halo, static_cast<int>(h));
+      if (!routes.ok()) return routes.status();
+      for (size_t member = 0; member < halo.ranks.size(); ++member) {
+        RankBuilder& builder = builders_[halo.ranks[member]];
+        for (Transfer& transfer : HaloTransfers(plan_, (*routes)[member])) {
+          const int lane = builder.LaneCalled(
+              LaneKind::kHalo,
+              HaloLaneName(plan_.communicators[halo.communicator]));
+          builder.Append(lane, std::move(transfer));
+        }
+        builder.plan().halos.push_back(std::move((*routes)[member]));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // Last on every rank.

@@ -4,6 +4,7 @@
 //   gradient                 its buckets, in the order of Plan::buckets
 //   to rank 5, from rank 5   messages of the pipeline: one lane, with its own
 //                            communicator, for each neighbour and direction
+//   halo lat@0               messages of halo exchanges over one group of ranks
 //   shared                   parameters of the first and the last stage
 //   verdict                  the step's summary, over the world
 //

@@ -98,6 +98,7 @@ void Epoch::CompilePlan(EpochContext& context) {
                         .registrations = std::move(registered.parameters),
                         .transports = std::move(registered.transports),
                         .groups = std::move(registered.groups),
+                        .halos = std::move(registered.halos),
                         .observed_order = durable_.observed_order,
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};

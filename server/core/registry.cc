@@ -32,6 +32,7 @@ absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
   if (chunk.last) {
     of.transport = chunk.transport;
     of.groups = chunk.groups;
+    of.halos = chunk.halos;
     of.complete = true;
     ++completed_;
   }
@@ -52,10 +53,12 @@ Registrations Registry::Take() {
   registrations.parameters.reserve(ranks_.size());
   registrations.transports.reserve(ranks_.size());
   registrations.groups.reserve(ranks_.size());
+  registrations.halos.reserve(ranks_.size());
   for (Rank& rank : ranks_) {
     registrations.parameters.push_back(std::exchange(rank.parameters, {}));
     registrations.transports.push_back(std::exchange(rank.transport, {}));
     registrations.groups.push_back(std::exchange(rank.groups, {}));
+    registrations.halos.push_back(std::exchange(rank.halos, {}));
   }
   return registrations;
 }

@@ -26,6 +26,7 @@ struct Registrations {
   std::vector<std::vector<Parameter>> parameters;                   // by rank
   std::vector<TransportFacts> transports;                           // by rank
   std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;  // by rank
+  std::vector<std::vector<HaloSpec>> halos;                         // by rank
 };
 
 class Registry {
@@ -57,6 +58,7 @@ class Registry {
     std::vector<Parameter> parameters;
     TransportFacts transport;
     std::vector<protocol::AxisGroupDeclaration> groups;
+    std::vector<HaloSpec> halos;
     uint32_t next = 0;
     bool complete = false;
     bool repeats = false;  // sends a complete registration again

@@ -141,8 +141,9 @@ Json DocumentedDefaults(const std::string& of) {
 TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
   const Json one_of_each = Json::parse(R"({
     "communicators": [{}], "parameters": [{}], "buckets": [{"slots": [{}]}],
-    "pipeline": {},
-    "ranks": [{"lanes": [{"transfers": [{"before": [{}]}]}], "tasks": [{}]}]
+    "pipeline": {}, "halos": [{"fields": [{"dims": [{}]}]}],
+    "ranks": [{"lanes": [{"transfers": [{"before": [{}]}]}], "tasks": [{}],
+               "halos": [{"own": [{}], "fills": [{}], "sends": [{}]}]}]
   })");
   const struct {
     const char* of;
@@ -160,7 +161,14 @@ TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
       {"a transfer", "/ranks/0/lanes/0/transfers/0", FieldsOf<Transfer>()},
       {"a local operation", "/ranks/0/lanes/0/transfers/0/before/0",
        FieldsOf<LocalOp>()},
-      {"a task", "/ranks/0/tasks/0", FieldsOf<Task>()}};
+      {"a task", "/ranks/0/tasks/0", FieldsOf<Task>()},
+      {"a halo exchange", "/halos/0", FieldsOf<Halo>()},
+      {"a field", "/halos/0/fields/0", FieldsOf<HaloField>()},
+      {"a dimension", "/halos/0/fields/0/dims/0", FieldsOf<HaloExtent>()},
+      {"a rank's halo", "/ranks/0/halos/0", FieldsOf<HaloRoutes>()},
+      {"a box", "/ranks/0/halos/0/own/0", FieldsOf<HaloBox>()},
+      {"a fill", "/ranks/0/halos/0/fills/0", FieldsOf<HaloFill>()},
+      {"a message", "/ranks/0/halos/0/sends/0", FieldsOf<HaloMessage>()}};
   for (const auto& record : records) {
     SCOPED_TRACE(record.of);
     const Json defaults = DocumentedDefaults(record.of);

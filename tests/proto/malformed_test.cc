@@ -182,6 +182,9 @@ TEST_F(EveryFieldTest, RefusesATimeThatIsNone) {
        {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     Refuses([&](const FieldDescriptor* field, Spoil* spoil) {
       if (field->cpp_type() != FieldDescriptor::CPPTYPE_DOUBLE) return false;
+      const bool is_value =  // and no time: of a cell
+          field->name() == "constant" || field->name() == "value";
+      if (is_value && value == -1.0) return false;
       spoil->Double(value);
       return true;
     });

@@ -69,7 +69,7 @@ class Walk:
             self.number(value)
         self.each_number(transfer.shape)
         for value in (transfer.op, transfer.root, transfer.peer, transfer.tag, transfer.bucket,
-                      transfer.group):
+                      transfer.halo - 1, transfer.group):
             self.number(value)
         self.each(transfer.after, self.reference)
         self.number(transfer.after_task - 1)
@@ -92,6 +92,52 @@ class Walk:
         self.each(rank.lanes, self.lane)
         self.each(rank.launch_order, self.reference)
         self.each(rank.tasks, self.task)
+        self.each(rank.halos, self.routes)
+
+    def double(self, value):
+        self.bytes += struct.pack("<d", value)
+
+    def extent(self, extent):
+        self.number(extent.axis - 1)
+        self.each_number(extent.bounds)
+        for value in (extent.low, extent.high, extent.edge):
+            self.number(value)
+        self.double(extent.constant)
+
+    def field(self, field):
+        self.number(field.dtype)
+        self.each(field.dims, self.extent)
+
+    def halo(self, halo):
+        self.text(halo.name)
+        self.each(halo.mesh.axes, self.axis)
+        self.each_number(halo.ranks)
+        self.number(halo.communicator - 1)
+        self.each(halo.fields, self.field)
+
+    def segment(self, segment):
+        for value in (getattr(segment, "in"), segment.out, segment.count, segment.step):
+            self.number(value)
+
+    def box(self, box):
+        self.number(box.field)
+        self.each(box.dims, self.segment)
+
+    def fill(self, fill):
+        self.box(fill.box)
+        self.double(fill.value)
+
+    def message(self, message):
+        self.number(message.peer)
+        self.number(message.bytes)
+        self.each(message.boxes, self.box)
+
+    def routes(self, routes):
+        self.number(routes.halo)
+        self.each(routes.own, self.box)
+        self.each(routes.fills, self.fill)
+        self.each(routes.sends, self.message)
+        self.each(routes.receives, self.message)
 
     def tensor(self, tensor):
         self.number(tensor.dtype)
@@ -134,12 +180,13 @@ def members_digest_of(members):
 
 def digest_of(plan):
     walk = Walk()
-    walk.text("lockstep plan 2")
+    walk.text("lockstep plan 3")
     walk.number(plan.revision)
     walk.each(plan.mesh.axes, walk.axis)
     walk.each(plan.communicators, walk.communicator)
     walk.each(plan.parameters, walk.parameter)
     walk.each(plan.buckets, walk.bucket)
     walk.pipeline(plan)
+    walk.each(plan.halos, walk.halo)
     walk.each(plan.ranks, walk.rank)
     return xxhash.xxh3_128(bytes(walk.bytes)).hexdigest()

@@ -150,6 +150,7 @@ inline void Fill(Source& s, plan::LocalKind& v) {
 inline void Fill(Source& s, plan::Work& v) {
   FillEnum(s, plan::Work::kBackwardWeight, v);
 }
+inline void Fill(Source& s, HaloEdge& v) { FillEnum(s, HaloEdge::kNone, v); }
 inline void Fill(Source& s, PipelineSchedule& v) {
   FillEnum(s, PipelineSchedule::kZbV, v);
 }
@@ -295,9 +296,22 @@ inline void Fill(Source& s, protocol::AxisGroupDeclaration& v) {
   auto& [axes, index_groups] = v;
   All(s, axes, index_groups);
 }
+inline void Fill(Source& s, HaloDim& v) {
+  auto& [dim, axis, low, high, edge, constant] = v;
+  All(s, dim, axis, low, high, edge, constant);
+}
+inline void Fill(Source& s, HaloTensor& v) {
+  auto& [dtype, shape, dims] = v;
+  FillShape(s, shape);
+  All(s, dtype, dims);
+}
+inline void Fill(Source& s, HaloSpec& v) {
+  auto& [name, tensors] = v;
+  All(s, name, tensors);
+}
 inline void Fill(Source& s, protocol::RegisterChunk& v) {
-  auto& [index, last, parameters, transport, groups] = v;
-  All(s, index, last, parameters, transport, groups);
+  auto& [index, last, parameters, transport, groups, halos] = v;
+  All(s, index, last, parameters, transport, groups, halos);
 }
 inline void Fill(Source& s, protocol::PlanAck& v) {
   auto& [revision, digest] = v;
@@ -507,12 +521,13 @@ inline void Fill(Source& s, plan::LocalOp& v) {
   All(s, kind, from, to, offset, count);
 }
 inline void Fill(Source& s, plan::Transfer& v) {
-  auto& [kind, communicator, dtype, shape, op, root, peer, tag, bucket, group,
-         after, after_task, buffer, divisor, before, then] = v;
+  auto& [kind, communicator, dtype, shape, op, root, peer, tag, bucket, halo,
+         group, after, after_task, buffer, divisor, before, then] = v;
   FillShape(s, shape);
   FillIndex(s, root);
   FillIndex(s, peer);
   FillIndex(s, bucket);
+  FillIndex(s, halo);
   FillIndex(s, after_task);
   FillIndex(s, buffer);
   FillDivisor(s, divisor);
@@ -526,14 +541,50 @@ inline void Fill(Source& s, plan::Lane& v) {
   auto& [kind, name, transfers] = v;
   All(s, kind, name, transfers);
 }
+inline void Fill(Source& s, plan::HaloExtent& v) {
+  auto& [axis, bounds, low, high, edge, constant] = v;
+  FillIndex(s, axis);
+  All(s, bounds, low, high, edge, constant);
+}
+inline void Fill(Source& s, plan::HaloField& v) {
+  auto& [dtype, dims] = v;
+  All(s, dtype, dims);
+}
+inline void Fill(Source& s, plan::Halo& v) {
+  auto& [name, mesh, ranks, communicator, fields] = v;
+  FillIndex(s, communicator);
+  All(s, name, mesh, ranks, fields);
+}
+inline void Fill(Source& s, plan::HaloSegment& v) {
+  auto& [in, out, count, step] = v;
+  FillIndex(s, step);
+  All(s, in, out, count);
+}
+inline void Fill(Source& s, plan::HaloBox& v) {
+  auto& [field, dims] = v;
+  All(s, field, dims);
+}
+inline void Fill(Source& s, plan::HaloFill& v) {
+  auto& [box, value] = v;
+  All(s, box, value);
+}
+inline void Fill(Source& s, plan::HaloMessage& v) {
+  auto& [peer, bytes, boxes] = v;
+  All(s, peer, bytes, boxes);
+}
+inline void Fill(Source& s, plan::HaloRoutes& v) {
+  auto& [halo, own, fills, sends, receives] = v;
+  All(s, halo, own, fills, sends, receives);
+}
 inline void Fill(Source& s, plan::RankPlan& v) {
-  auto& [lanes, launch_order, tasks] = v;
-  All(s, lanes, launch_order, tasks);
+  auto& [lanes, launch_order, tasks, halos] = v;
+  All(s, lanes, launch_order, tasks, halos);
 }
 inline void Fill(Source& s, plan::Plan& v) {
-  auto& [revision, mesh, communicators, parameters, buckets, pipeline, ranks] =
-      v;
-  All(s, revision, mesh, communicators, parameters, buckets, pipeline, ranks);
+  auto& [revision, mesh, communicators, parameters, buckets, pipeline, halos,
+         ranks] = v;
+  All(s, revision, mesh, communicators, parameters, buckets, pipeline, halos,
+      ranks);
 }
 
 inline void Fill(Source& s, WorkerView& v) {
