@@ -2,8 +2,8 @@
 // compiled once per generation of CPU and chosen at run time (Highway).
 //
 // Internal to kernels/*.cc; other modules call the functions of pack.h,
-// reduce.h and the other headers. Only reduce_rows.cc computes on halves here;
-// the others widen them first (tiles.h).
+// reduce.h and the other headers. Only reduce_rows.cc and sum_rows.cc compute on
+// halves here; the others widen them first (tiles.h).
 //
 // Rows:    `n` elements, any n, aligned to their element. Source and
 //          destination are the same address or do not overlap.
@@ -70,6 +70,14 @@ void FoldPairedRows(DType dtype, std::span<const void* const> in,
 void FoldPairedF32RowsSquaring(std::span<const void* const> in,
                                std::span<void* const> out, size_t n,
                                double factor, double* lanes);
+
+// sum_rows.cc: sums of any dtype in the wide type of any_element.h, for at most
+// kTile elements. wide[i] = src[i], exactly; a bool becomes 0 or 1.
+void WidenRow(DType dtype, const void* src, void* wide, size_t n);
+// wide[i] = wide[i] + src[i]; bools: or.
+void AddWideRow(DType dtype, const void* src, void* wide, size_t n);
+// dst[i] = round(wide[i]).
+void RoundRow(DType dtype, const void* wide, void* dst, size_t n);
 
 // square_rows.cc: lanes[i % kSumLanes] += (src[i] * scale)^2 in order of i, in
 // f64 (sum_tree.h).
