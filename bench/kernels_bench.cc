@@ -16,6 +16,7 @@
 #include "kernels/permute_blocks.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/strided_box.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -106,6 +107,123 @@ void BM_PermuteBlocks(benchmark::State& state, size_t rows) {
       ->UseManualTime()
 PERMUTE(square, 0);
 PERMUTE(8_rows, 8);
+
+// Boxes of halos. "of_memcpy" is the time of a memcpy of the bytes of the box,
+// which alternates with it, divided by its own.
+template <class Run>
+void OfMemcpy(benchmark::State& state, size_t bytes, size_t passes, Run run) {
+  std::vector<std::byte> from(bytes, std::byte{1}), to(bytes);
+  std::chrono::duration<double> copying{0}, running{0};
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::memcpy(to.data(), from.data(), bytes);
+    benchmark::ClobberMemory();
+    const auto middle = std::chrono::steady_clock::now();
+    run();
+    benchmark::ClobberMemory();
+    const auto end = std::chrono::steady_clock::now();
+    copying += middle - begin;
+    running += end - middle;
+    state.SetIterationTime(std::chrono::duration<double>(end - middle).count());
+  }
+  Moved(state, passes * bytes);
+  state.counters["of_memcpy"] = copying / running;
+}
+
+enum class BoxRun { kCopy, kFill, kSum, kAdd };
+
+// `count` elements of f32 that the box reads and writes.
+void RunBox(benchmark::State& state, const StridedBox& box, size_t count,
+            BoxRun kind) {
+  const size_t size = count * sizeof(float);
+  const auto memory = [](const int64_t* counts, const int64_t* strides,
+                         int dims) {
+    int64_t last = 0;
+    for (int d = 0; d < dims; ++d) last += (counts[d] - 1) * strides[d];
+    return std::vector<float>(static_cast<size_t>(last) + 1, 1.0f);
+  };
+  const auto in = memory(box.counts, box.in_strides, box.dims);
+  auto out = memory(box.counts, box.out_strides, box.dims);
+  const void* const from[] = {in.data()};
+  void* const to[] = {out.data()};
+  BoxFill fill = {.dims = box.dims};
+  std::copy_n(box.counts, kBoxDimsMax, fill.counts);
+  std::copy_n(box.out_strides, kBoxDimsMax, fill.out_strides);
+  fill.value[1] = std::byte{1};
+  const size_t passes = kind == BoxRun::kFill  ? 1
+                        : kind == BoxRun::kAdd ? 3
+                                               : 2;
+  OfMemcpy(state, size, passes, [&] {
+    switch (kind) {
+      case BoxRun::kCopy: return CopyBoxes({&box, 1}, from, to);
+      case BoxRun::kFill: return FillBoxes({&fill, 1}, to);
+      case BoxRun::kSum: return SumBoxes({&box, 1}, from, to, false);
+      case BoxRun::kAdd: return SumBoxes({&box, 1}, from, to, true);
+    }
+  });
+}
+
+// Whole rows of a field: one run.
+void BM_BoxRows(benchmark::State& state, BoxRun kind) {
+  const int64_t count = state.range(0) / 4;
+  RunBox(state,
+         {.dims = 1, .counts = {count}, .in_strides = {1}, .out_strides = {1}},
+         static_cast<size_t>(count), kind);
+}
+#define BOX_ROWS(name, kind)                        \
+  BENCHMARK_CAPTURE(BM_BoxRows, name, BoxRun::kind) \
+      ->RangeMultiplier(16)                         \
+      ->Range(int64_t{64} << 10, int64_t{64} << 20) \
+      ->UseManualTime()
+BOX_ROWS(copy, kCopy);
+BOX_ROWS(fill, kFill);
+BOX_ROWS(add, kAdd);
+
+// Columns of a field of 1024 x 1024, `width` wide, to or from a dense message.
+void BM_BoxColumns(benchmark::State& state, BoxRun kind, bool packs) {
+  constexpr int64_t kSide = 1024;
+  const int64_t width = state.range(0);
+  const StridedBox box = {.dims = 2,
+                          .counts = {kSide, width},
+                          .in_strides = {packs ? kSide : width, 1},
+                          .out_strides = {packs ? width : kSide, 1}};
+  RunBox(state, box, static_cast<size_t>(kSide * width), kind);
+}
+#define BOX_COLUMNS(name, kind, packs)                        \
+  BENCHMARK_CAPTURE(BM_BoxColumns, name, BoxRun::kind, packs) \
+      ->Arg(1)                                                \
+      ->Arg(2)                                                \
+      ->Arg(3)                                                \
+      ->Arg(16)                                               \
+      ->UseManualTime()
+BOX_COLUMNS(pack, kCopy, true);
+BOX_COLUMNS(unpack, kCopy, false);
+BOX_COLUMNS(fill, kFill, false);
+BOX_COLUMNS(add, kAdd, false);
+
+// The inside of a field that is padded by one cell on each side.
+void BM_BoxPad(benchmark::State& state) {
+  const int64_t side = state.range(0);
+  RunBox(state,
+         {.dims = 2,
+          .counts = {side, side},
+          .in_strides = {side, 1},
+          .out_strides = {side + 2, 1}},
+         static_cast<size_t>(side * side), BoxRun::kCopy);
+}
+BENCHMARK(BM_BoxPad)->Arg(100)->Arg(1024)->Arg(4096)->UseManualTime();
+
+// Three rows into one: the gradient of a replicated edge.
+void BM_BoxSum(benchmark::State& state) {
+  const int64_t count = state.range(0);
+  RunBox(state,
+         {.dims = 2,
+          .counts = {3, count},
+          .in_strides = {count, 1},
+          .out_strides = {0, 1}},
+         static_cast<size_t>(3 * count), BoxRun::kSum);
+}
+BENCHMARK(BM_BoxSum)->Arg(kInCache)->Arg(kInMemory / 4)->UseManualTime();
 
 // As many slots as in a bucket of small layers: 1,000 elements each.
 void BM_Pack(benchmark::State& state, DType dtype, bool added) {

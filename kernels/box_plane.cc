@@ -79,28 +79,44 @@ void CopyRuns(const BoxPlane& p, const std::byte* in, std::byte* out) {
 
 template <int64_t kBytes>
 void FillElements(const BoxPlane& p, const std::byte* value, std::byte* out) {
-  struct Element {
-    std::byte bytes[kBytes];
-  } element;
-  std::memcpy(&element, value, kBytes);
-  const bool runs = p.has_out_runs();
+  std::byte element[kBytes];
+  std::memcpy(element, value, kBytes);
   for (int64_t row = 0; row < p.rows; ++row) {
-    std::byte* const to = out + row * p.out_row;
-    if (runs) {
-      for (int64_t i = 0; i < p.columns; ++i) {
-        std::memcpy(to + i * kBytes, &element, kBytes);
-      }
-    } else {
-      for (int64_t i = 0; i < p.columns; ++i) {
-        std::memcpy(to + i * p.out_column, &element, kBytes);
-      }
+    std::byte* to = out + row * p.out_row;
+    for (int64_t column = 0; column < p.columns; ++column) {
+      std::memcpy(to, element, kBytes);
+      to += p.out_column;
     }
+  }
+}
+
+// A line of the cache at a time.
+void FillRuns(const BoxPlane& p, const std::byte* value, std::byte* out) {
+  constexpr int64_t kLine = 64;
+  std::byte line[kLine];
+  for (int64_t at = 0; at < kLine; at += p.element) {
+    std::memcpy(line + at, value, static_cast<size_t>(p.element));
+  }
+  const int64_t bytes = p.row_bytes();
+  for (int64_t row = 0; row < p.rows; ++row, out += p.out_row) {
+    int64_t at = 0;
+    for (; at + kLine <= bytes; at += kLine) {
+      std::memcpy(out + at, line, kLine);
+    }
+    std::memcpy(out + at, line, static_cast<size_t>(bytes - at));
   }
 }
 
 bool IsOneByteRepeated(const std::byte* value, int64_t bytes) {
   return std::all_of(value, value + bytes,
                      [&](std::byte byte) { return byte == *value; });
+}
+
+void SetRuns(const BoxPlane& p, std::byte value, std::byte* out) {
+  for (int64_t row = 0; row < p.rows; ++row) {
+    std::memset(out + row * p.out_row, static_cast<int>(value),
+                static_cast<size_t>(p.row_bytes()));
+  }
 }
 
 }  // namespace
@@ -113,16 +129,12 @@ void CopyPlane(const BoxPlane& p, const std::byte* in, std::byte* out) {
 
 void FillPlane(const BoxPlane& p, const std::byte* value, std::byte* out) {
   constexpr int64_t kLongRun = 64;
-  if (p.has_out_runs() && p.row_bytes() >= kLongRun &&
-      IsOneByteRepeated(value, p.element)) {
-    for (int64_t row = 0; row < p.rows; ++row) {
-      std::memset(out + row * p.out_row, static_cast<int>(*value),
-                  static_cast<size_t>(p.row_bytes()));
-    }
-    return;
+  if (!p.has_out_runs() || p.row_bytes() < kLongRun) {
+    return WithElementSize(
+        p.element, [&](auto size) { FillElements<size()>(p, value, out); });
   }
-  WithElementSize(p.element,
-                  [&](auto size) { FillElements<size()>(p, value, out); });
+  if (IsOneByteRepeated(value, p.element)) return SetRuns(p, *value, out);
+  FillRuns(p, value, out);
 }
 
 }  // namespace lockstep::kernels

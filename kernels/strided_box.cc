@@ -221,9 +221,10 @@ void SumBox(const StridedBox& box, const std::byte* in, std::byte* out,
   const BoxPlane plane = PlaneOf(box, kept);
   TileSum sum(box);
   ForPlanes(box, kept, [&](int64_t in_plane, int64_t out_plane) {
-    ForBoxTiles(plane, [&](const BoxPlane& tile, int64_t in_at, int64_t out_at) {
-      sum.Run(tile, in + in_plane + in_at, out + out_plane + out_at, add);
-    });
+    ForBoxTiles(
+        plane, [&](const BoxPlane& tile, int64_t in_at, int64_t out_at) {
+          sum.Run(tile, in + in_plane + in_at, out + out_plane + out_at, add);
+        });
   });
 }
 

@@ -207,10 +207,8 @@ TEST(SumBoxesTest, ABoolIsTheOrEvenOf256) {
 }
 
 TEST(StridedBoxNothingTest, NoBoxesAndEmptyBoxesAreNoWork) {
-  const StridedBox empty = {.dims = 2,
-                            .counts = {3, 0},
-                            .in_strides = {1, 1},
-                            .out_strides = {1, 1}};
+  const StridedBox empty = {
+      .dims = 2, .counts = {3, 0}, .in_strides = {1, 1}, .out_strides = {1, 1}};
   const BoxFill fill = {.dims = 1, .counts = {0}};
   const void* const in[] = {nullptr};
   void* const out[] = {nullptr};

@@ -93,7 +93,8 @@ inline StridedBox DrawBox(Rng& rng, DType dtype, const BoxShape& shape) {
   int64_t elements = 1;
   for (int d = 0; d < box.dims; ++d) {
     const int64_t rest = shape.elements_max / elements;
-    const int64_t most = rng() % 4 == 0 ? rest : std::min(rest, shape.count_max);
+    const int64_t most =
+        rng() % 4 == 0 ? rest : std::min(rest, shape.count_max);
     box.counts[d] = 1 + static_cast<int64_t>(rng() % most);
     elements *= box.counts[d];
     if (shape.with_empty && rng() % 40 == 0) box.counts[d] = 0;
