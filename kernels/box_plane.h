@@ -1,5 +1,5 @@
-// The innermost two dimensions of a strided box on the host: the loops that copy
-// and fill them.
+// The innermost two dimensions of a strided box on the host: the loops that
+// copy and fill them.
 //
 //   runs        columns contiguous on both sides: a row is copied as a whole
 //   elements    other columns: loops of constant element size
