@@ -15,12 +15,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/cast_scale.h"
 #include "kernels/device/finite_check.h"
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
+#include "kernels/device/strided_box.h"
 #include "kernels/device/verdict_gate.h"
 #include "tests/gpu/device.h"
 
@@ -90,6 +92,88 @@ struct Kernel {
   std::function<int(const Bucket&)> launch;
   std::vector<double> seconds = {};
 };
+
+// From the tensors' memory to the bucket.
+int CopyBox(const Bucket& b, const StridedBox& box) {
+  const void* const in[] = {b.tensors.data()};
+  void* const out[] = {b.bucket.data()};
+  return device::CopyBoxes({&box, 1}, in, out, nullptr);
+}
+int AddBox(const Bucket& b, const StridedBox& box) {
+  const void* const in[] = {b.tensors.data()};
+  void* const out[] = {b.bucket.data()};
+  return device::SumBoxes({&box, 1}, in, out, true, nullptr);
+}
+
+// `count` elements in one run, whose input begins at an offset.
+StridedBox RowBox(DType dtype, int64_t count, int64_t in_offset) {
+  return {.dtype = dtype,
+          .dims = 1,
+          .in_offset = in_offset,
+          .counts = {count},
+          .in_strides = {1},
+          .out_strides = {1}};
+}
+
+// The inside of a field that is padded by one cell on each side: rows of bf16
+// whose alignments differ from row to row.
+constexpr int64_t kPadRows = 16'384, kPadColumns = 8'188;
+constexpr StridedBox kPad = {.dtype = DType::kBF16,
+                             .dims = 2,
+                             .out_offset = 2 * (kPadColumns + 3),
+                             .counts = {kPadRows - 2, kPadColumns},
+                             .in_strides = {kPadColumns, 1},
+                             .out_strides = {kPadColumns + 2, 1}};
+constexpr double kPadBytes = 2.0 * (kPadRows - 2) * kPadColumns;
+
+// Two columns of f32, of rows of 256 bytes: a sector of 32 bytes of each row,
+// and 8 bytes of the dense side.
+constexpr int64_t kColumnPitch = 64;
+constexpr int64_t kColumnRows = kBytes / sizeof(float) / kColumnPitch;
+constexpr double kColumnBytes = (32.0 + 8.0) * kColumnRows;
+constexpr StridedBox kPackColumns = {.dims = 2,
+                                     .counts = {kColumnRows, 2},
+                                     .in_strides = {kColumnPitch, 1},
+                                     .out_strides = {2, 1}};
+constexpr StridedBox kUnpackColumns = {.dims = 2,
+                                       .counts = {kColumnRows, 2},
+                                       .in_strides = {2, 1},
+                                       .out_strides = {kColumnPitch, 1}};
+
+// `passes`: times the bytes of a bucket's tensors.
+std::vector<Kernel> BoxKernels(double bytes) {
+  using B = const Bucket&;
+  constexpr int64_t kFloats = kBytes / sizeof(float);
+  return {
+      {"box rows", 2,
+       [](B b) {
+         return CopyBox(
+             b, RowBox(DType::kF32, static_cast<int64_t>(b.bytes / 4), 0));
+       }},
+      {"box rows shifted", 2,
+       [](B b) {
+         return CopyBox(
+             b, RowBox(DType::kBF16, static_cast<int64_t>(b.bytes / 2), 2));
+       }},
+      {"box pad bf16", 2 * kPadBytes / bytes,
+       [](B b) { return CopyBox(b, kPad); }},
+      {"box columns pack", kColumnBytes / bytes,
+       [](B b) { return CopyBox(b, kPackColumns); }},
+      {"box columns unpack", kColumnBytes / bytes,
+       [](B b) { return CopyBox(b, kUnpackColumns); }},
+      {"box fill", kBytes / bytes,
+       [](B b) {
+         const BoxFill fill = {
+             .dims = 1, .counts = {kFloats}, .out_strides = {1}};
+         void* const out[] = {b.bucket.data()};
+         return device::FillBoxes({&fill, 1}, out, nullptr);
+       }},
+      {"box add f32", 3 * kBytes / bytes,
+       [](B b) { return AddBox(b, RowBox(DType::kF32, kFloats, 0)); }},
+      {"box add bf16", 3 * kBytes / bytes,
+       [](B b) { return AddBox(b, RowBox(DType::kBF16, 2 * kFloats, 0)); }},
+  };
+}
 
 std::vector<Kernel> Kernels(const gpu::Memory& scratch,
                             const gpu::Memory& total,
@@ -190,6 +274,9 @@ int Run() {
   verdict.Write(&allows, sizeof allows);
   std::vector<Kernel> kernels = Kernels(
       scratch, total, reinterpret_cast<const VerdictScalars*>(verdict.data()));
+  for (Kernel& kernel : BoxKernels(static_cast<double>(buckets[0]->bytes))) {
+    kernels.push_back(std::move(kernel));
+  }
   Stopwatch stopwatch;
   for (int round = -2; round < kRounds; ++round) {
     for (Kernel& kernel : kernels) {

@@ -65,10 +65,6 @@ void SetDims(const BoxDims& dims, StridedBox* box) {
   }
 }
 
-bool IsEmpty(const StridedBox& simplified) {
-  return simplified.dims == 1 && simplified.counts[0] == 0;
-}
-
 // Calls f(in, out), both in bytes from the first element, for each index of the
 // dimensions [first, end), in row-major order.
 template <class F>
@@ -115,19 +111,14 @@ void ForPlanes(const StridedBox& box, int dims, F f) {
 
 // --- memory -----------------------------------------------------------------
 
-template <class Pointer>
-Pointer At(std::span<const Pointer> memory, int index) {
-  Check(index >= 0 && static_cast<size_t>(index) < memory.size(),
-        "a box is in a memory that the call does not have");
-  return memory[static_cast<size_t>(index)];
-}
-
 const std::byte* InOf(const StridedBox& box, std::span<const void* const> in) {
-  return static_cast<const std::byte*>(At(in, box.in_memory)) + box.in_offset;
+  return static_cast<const std::byte*>(MemoryOf(in, box.in_memory)) +
+         box.in_offset;
 }
 
 std::byte* OutOf(const StridedBox& box, std::span<void* const> out) {
-  return static_cast<std::byte*>(At(out, box.out_memory)) + box.out_offset;
+  return static_cast<std::byte*>(MemoryOf(out, box.out_memory)) +
+         box.out_offset;
 }
 
 // --- sums -------------------------------------------------------------------
@@ -273,12 +264,21 @@ int KeptDims(const StridedBox& simplified) {
   return kept;
 }
 
+bool IsEmpty(const StridedBox& simplified) {
+  return simplified.dims == 1 && simplified.counts[0] == 0;
+}
+
+void CheckWritesOnce(const StridedBox& simplified) {
+  Check(KeptDims(simplified) == simplified.dims,
+        "a copied or filled box writes an element twice");
+}
+
 void CopyBoxes(std::span<const StridedBox> boxes,
                std::span<const void* const> in, std::span<void* const> out) {
   for (const StridedBox& any : boxes) {
     const StridedBox box = Simplified(any);
     if (IsEmpty(box)) continue;
-    Check(KeptDims(box) == box.dims, "a copied box writes an element twice");
+    CheckWritesOnce(box);
     const std::byte* const from = InOf(box, in);
     std::byte* const to = OutOf(box, out);
     const BoxPlane plane = PlaneOf(box, box.dims);
@@ -292,7 +292,7 @@ void FillBoxes(std::span<const BoxFill> boxes, std::span<void* const> out) {
   for (const BoxFill& fill : boxes) {
     const StridedBox box = Simplified(BoxOf(fill));
     if (IsEmpty(box)) continue;
-    Check(KeptDims(box) == box.dims, "a filled box writes an element twice");
+    CheckWritesOnce(box);
     std::byte* const to = OutOf(box, out);
     const BoxPlane plane = PlaneOf(box, box.dims);
     ForPlanes(box, box.dims, [&](int64_t, int64_t out_at) {

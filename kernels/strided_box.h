@@ -1,6 +1,6 @@
 // StridedBox: a block of up to 8 dimensions in one tensor, and its counterpart
-// in another. Copying, filling and summing boxes is what packs, unpacks and pads
-// the halos of N-D tensors, and accumulates their gradients.
+// in another. Copying, filling and summing boxes is what packs, unpacks and
+// pads the halos of N-D tensors, and accumulates their gradients.
 //
 //   in   . . . . .        counts      {2, 3}
 //        . a b c .        in_strides  {5, 1} elements
@@ -47,6 +47,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/check.h"
 #include "lockstep/dtype.h"
 
 namespace lockstep::kernels {
@@ -106,6 +107,20 @@ StridedBox BoxOf(const BoxFill& fill);
 
 // The dimensions of a simplified box with an out_stride; the others are summed.
 int KeptDims(const StridedBox& simplified);
+
+bool IsEmpty(const StridedBox& simplified);
+
+// Aborts if a simplified box cannot be copied or filled, because a dimension
+// has an out_stride of 0.
+void CheckWritesOnce(const StridedBox& simplified);
+
+// The call's pointer of a box; aborts if there is none.
+template <class Pointer>
+Pointer MemoryOf(std::span<const Pointer> memory, int index) {
+  Check(index >= 0 && static_cast<size_t>(index) < memory.size(),
+        "a box is in a memory that the call does not have");
+  return memory[static_cast<size_t>(index)];
+}
 
 }  // namespace lockstep::kernels
 

@@ -60,7 +60,8 @@ class DeviceCodeTest(unittest.TestCase):
                                ("arg_extremum", "global"), ("block_copy", "global"),
                                ("divide", "global"), ("indexed_rows", "global"),
                                ("permute_blocks", "global"), ("reduce_any", "global"),
-                               ("row_copy", "global"), ("widen", "global")):
+                               ("row_copy", "global"), ("strided_box", "global"),
+                               ("widen", "global")):
             with self.subTest(kernel):
                 ptx = subprocess.run(
                     [self.nvcc, "-std=c++20", "-arch=sm_80", "--expt-relaxed-constexpr", "-ptx",

@@ -14,6 +14,7 @@
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/strided_box.h"
 #include "kernels/verdict_gate.h"
 #include "tests/support/fake_cuda.h"
 
@@ -144,6 +145,26 @@ class FakeKernels final : public KernelApi {
       kernels::RunLocalStep(there);
     });
   }
+  CudaResult CopyBoxes(Boxes boxes, Inputs in, Outputs out,
+                       CudaStreamHandle stream) override {
+    return Launch(
+        stream, [=, this, list = Copy(boxes), from = Copy(in), to = Copy(out)] {
+          kernels::CopyBoxes(list, At(from), At(to));
+        });
+  }
+  CudaResult FillBoxes(BoxFills fills, Outputs out,
+                       CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(fills), to = Copy(out)] {
+      kernels::FillBoxes(list, At(to));
+    });
+  }
+  CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
+                      CudaStreamHandle stream) override {
+    return Launch(
+        stream, [=, this, list = Copy(boxes), from = Copy(in), to = Copy(out)] {
+          kernels::SumBoxes(list, At(from), At(to), add);
+        });
+  }
 
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
                         void* to, size_t bytes,
@@ -170,6 +191,11 @@ class FakeKernels final : public KernelApi {
   template <typename T>
   T* At(T* address) const {
     return scheduler_.memory().Reach(address);
+  }
+  template <typename T>
+  std::vector<T*> At(std::vector<T*> addresses) const {
+    for (T*& address : addresses) address = At(address);
+    return addresses;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {
     for (TensorSlot& slot : slots) slot.tensor = At(slot.tensor);

@@ -206,6 +206,17 @@ class ForwardingKernels : public transport::nccl::KernelApi {
                       StreamHandle stream) override {
     return inner_->RunLocalStep(step, stream);
   }
+  Result CopyBoxes(Boxes boxes, Inputs in, Outputs out,
+                   StreamHandle stream) override {
+    return inner_->CopyBoxes(boxes, in, out, stream);
+  }
+  Result FillBoxes(BoxFills fills, Outputs out, StreamHandle stream) override {
+    return inner_->FillBoxes(fills, out, stream);
+  }
+  Result SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
+                  StreamHandle stream) override {
+    return inner_->SumBoxes(boxes, in, out, add, stream);
+  }
   Result CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
                     size_t bytes, StreamHandle stream) override {
     return inner_->CommitCopy(verdict, from, to, bytes, stream);

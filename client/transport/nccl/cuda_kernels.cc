@@ -13,6 +13,7 @@
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
 #include "kernels/device/reduce_pairs.h"
+#include "kernels/device/strided_box.h"
 #include "kernels/device/verdict_gate.h"
 
 namespace lockstep::transport::nccl {
@@ -96,6 +97,18 @@ class DeviceKernels final : public KernelApi {
   CudaResult RunLocalStep(const kernels::LocalStep& step,
                           CudaStreamHandle stream) override {
     return Result(device::RunLocalStep(step, stream));
+  }
+  CudaResult CopyBoxes(Boxes boxes, Inputs in, Outputs out,
+                       CudaStreamHandle stream) override {
+    return Result(device::CopyBoxes(boxes, in, out, stream));
+  }
+  CudaResult FillBoxes(BoxFills fills, Outputs out,
+                       CudaStreamHandle stream) override {
+    return Result(device::FillBoxes(fills, out, stream));
+  }
+  CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
+                      CudaStreamHandle stream) override {
+    return Result(device::SumBoxes(boxes, in, out, add, stream));
   }
 
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,

@@ -6,10 +6,10 @@
 // The stream's device must be current: call inside a DeviceScope.
 //
 // Threads: any; one stream by one thread at a time.
-// Memory:  on the device, except lists (slots, ranges, flags), which are copied
-//          in the call. Memory that pointers refer to must live until the
-//          stream has run the kernel. A captured kernel (CUDA graphs) keeps the
-//          lists and pointers of its call.
+// Memory:  on the device, except lists (slots, ranges, flags, boxes and their
+//          pointers), which are copied in the call. Memory that pointers refer
+//          to must live until the stream has run the kernel. A captured kernel
+//          (CUDA graphs) keeps the lists and pointers of its call.
 // Errors:  CUDA's numbers. A wrong argument ends the process, as in the twin.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_KERNEL_API_H_
@@ -23,6 +23,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/local_step.h"
 #include "kernels/slots.h"
+#include "kernels/strided_box.h"
 #include "lockstep/dtype.h"
 #include "lockstep/verdict_scalars.h"
 
@@ -32,6 +33,10 @@ class KernelApi {
  public:
   using Slots = std::span<const kernels::TensorSlot>;
   using Ranges = std::span<const kernels::ElementRange>;
+  using Boxes = std::span<const kernels::StridedBox>;
+  using BoxFills = std::span<const kernels::BoxFill>;
+  using Inputs = std::span<const void* const>;
+  using Outputs = std::span<void* const>;
 
   virtual ~KernelApi() = default;
 
@@ -98,6 +103,14 @@ class KernelApi {
   // --- kernels/local_step.h ---
   virtual CudaResult RunLocalStep(const kernels::LocalStep& step,
                                   CudaStreamHandle stream) = 0;
+
+  // --- kernels/strided_box.h: many boxes in one launch ---
+  virtual CudaResult CopyBoxes(Boxes boxes, Inputs in, Outputs out,
+                               CudaStreamHandle stream) = 0;
+  virtual CudaResult FillBoxes(BoxFills fills, Outputs out,
+                               CudaStreamHandle stream) = 0;
+  virtual CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
+                              CudaStreamHandle stream) = 0;
 
   // --- kernels/verdict_gate.h: no effect unless the verdict commits ---
   virtual CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,

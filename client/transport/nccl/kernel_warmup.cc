@@ -64,6 +64,7 @@ class WarmUpRun {
                                  .list = list},
                                 stream_));
     }
+    for (const size_t boxes : {size_t{1}, kManySlots}) OfBoxes(boxes);
     Did(kernels_.RunLocalStep({.kind = kernels::LocalStep::Kind::kZero,
                                .out = far(),
                                .count = kCount},
@@ -216,6 +217,21 @@ class WarmUpRun {
                                .row = bytes,
                                .fault = index_fault()},
                               stream_));
+  }
+
+  // One element each; no other kernels are launched for other types and shapes.
+  void OfBoxes(size_t count) {
+    std::vector<kernels::StridedBox> boxes(count);
+    std::vector<kernels::BoxFill> fills(count);
+    for (size_t i = 0; i < count; ++i) {
+      const auto offset = static_cast<int64_t>(64 * i);
+      boxes[i].out_offset = fills[i].out_offset = offset;
+    }
+    const void* const in[] = {near()};
+    void* const out[] = {far()};
+    Did(kernels_.CopyBoxes(boxes, in, out, stream_));
+    Did(kernels_.FillBoxes(fills, out, stream_));
+    Did(kernels_.SumBoxes(boxes, in, out, true, stream_));
   }
 
   CudaApi& cuda_;

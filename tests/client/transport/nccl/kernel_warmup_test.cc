@@ -148,6 +148,20 @@ class NotesKernels final : public fake::ForwardingKernels {
     }
     return inner_->RunLocalStep(s, t);
   }
+  // One kernel for all types and shapes.
+  Result CopyBoxes(Boxes b, Inputs in, Outputs out, StreamHandle t) override {
+    Saw("CopyBoxes", ListOf(b.size()));
+    return inner_->CopyBoxes(b, in, out, t);
+  }
+  Result FillBoxes(BoxFills f, Outputs out, StreamHandle t) override {
+    Saw("FillBoxes", ListOf(f.size()));
+    return inner_->FillBoxes(f, out, t);
+  }
+  Result SumBoxes(Boxes b, Inputs in, Outputs out, bool add,
+                  StreamHandle t) override {
+    Saw("SumBoxes", ListOf(b.size()));
+    return inner_->SumBoxes(b, in, out, add, t);
+  }
   Result CommitCopy(const VerdictScalars* v, const void* from, void* to,
                     size_t bytes, StreamHandle t) override {
     Saw("CommitCopy");
@@ -218,6 +232,9 @@ std::set<std::string> EveryKernel() {
   std::set<std::string> every = EveryLocalStep();
   every.insert(Key("CommitCopy"));
   for (const char* list : kLists) {
+    for (const char* name : {"CopyBoxes", "FillBoxes", "SumBoxes"}) {
+      every.insert(Key(name, list));
+    }
     for (const char* name : {"Pack", "Unpack", "ZeroSlots"}) {
       for (const int bytes : {1, 4, 8, 2}) every.insert(Key(name, bytes, list));
     }

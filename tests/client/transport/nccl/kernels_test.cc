@@ -95,6 +95,33 @@ TEST_F(KernelsTest, RunInTheOrderOfTheirStreamOnListsOfTheirOwn) {
   EXPECT_THAT(Floats(bucket), ElementsAre(0, 1, 1.5, 1));
 }
 
+TEST_F(KernelsTest, BoxesAreCopiedFilledAndSummedFromListsOfTheirOwn) {
+  const ArenaBuffer in = Allocate(12);
+  const ArenaBuffer out = Allocate(16);
+  {
+    std::vector<kernels::StridedBox> reversed = {{.dims = 1,
+                                                  .in_offset = 8,
+                                                  .counts = {3},
+                                                  .in_strides = {-1},
+                                                  .out_strides = {1}}};
+    std::vector<kernels::StridedBox> sum = {
+        {.dims = 1, .counts = {3}, .in_strides = {1}}};
+    std::vector<kernels::BoxFill> fill = {{.out_offset = 12}};
+    fill[0].value[3] = std::byte{0x40};  // 2 as f32
+    std::vector<const void*> from = {in.data()};
+    std::vector<void*> to = {out.data()};
+    tables_.kernels->CopyBoxes(reversed, from, to, handle());
+    Fill(in, {1, 2, 3});
+    tables_.kernels->CopyBoxes(reversed, from, to, handle());
+    tables_.kernels->FillBoxes(fill, to, handle());
+    tables_.kernels->SumBoxes(sum, from, to, true, handle());
+    reversed[0] = sum[0] = {};
+    fill[0] = {};
+    from[0] = to[0] = nullptr;
+  }
+  EXPECT_THAT(Floats(out), ElementsAre(9, 2, 1, 2));
+}
+
 TEST_F(KernelsTest, AFiniteCheckAddsUpInTheDevicesMemory) {
   const ArenaBuffer data = Allocate(16);
   const ArenaBuffer total = Allocate(sizeof(kernels::FiniteCheck));
