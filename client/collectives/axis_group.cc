@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "client/collectives/axis_group_impl.h"
+#include "client/collectives/pending_collective.h"
 #include "client/collectives/prepared_collective.h"
 #include "client/collectives/signature_check.h"
 #include "protocol/axis_group.h"
@@ -12,32 +13,6 @@
 namespace lockstep {
 
 // --- PendingCollective ------------------------------------------------------
-
-class PendingCollective::State {
- public:
-  State(std::shared_ptr<const PreparedCollective::Impl> prepared,
-        std::shared_ptr<Communicator> communicator,
-        std::shared_ptr<collectives::CallOutcome> outcome, Event done)
-      : prepared_(std::move(prepared)),
-        communicator_(std::move(communicator)),
-        outcome_(std::move(outcome)),
-        done_(std::move(done)) {}
-
-  const Event& done() const { return done_; }
-
-  absl::Status Wait() const {
-    if (absl::Status waited = done_.Wait(); !waited.ok()) return waited;
-    const absl::Status failed = communicator_->status();
-    if (failed.ok()) return outcome_->status();
-    return prepared_->group().Explained(prepared_->name(), failed);
-  }
-
- private:
-  const std::shared_ptr<const PreparedCollective::Impl> prepared_;
-  const std::shared_ptr<Communicator> communicator_;
-  const std::shared_ptr<collectives::CallOutcome> outcome_;
-  const Event done_;
-};
 
 PendingCollective::PendingCollective(std::shared_ptr<State> state)
     : state_(std::move(state)) {}
@@ -88,7 +63,11 @@ absl::StatusOr<PendingCollective> PreparedCollective::Start(
       RunNoted(*impl_, inputs, outputs, **stream, outcome, &done);
   if (!communicator.ok()) return communicator.status();
   return PendingCollective(std::make_shared<PendingCollective::State>(
-      impl_, *std::move(communicator), std::move(outcome), std::move(done)));
+      *std::move(communicator),
+      [prepared = impl_](const absl::Status& error) {
+        return prepared->group().Explained(prepared->name(), error);
+      },
+      std::move(outcome), std::move(done)));
 }
 
 absl::Status PreparedCollective::Run(absl::Span<const void* const> inputs,

@@ -104,6 +104,12 @@ class AxisGroup::Impl {
       const std::string& call, const std::string& signature,
       absl::FunctionRef<absl::Status(Communicator&, Stream&)> enqueue);
 
+  // Enqueues the comparison of a checked group; nothing in another one. On a
+  // device waits for it. InvalidArgument on a device, if the members differ.
+  absl::Status CompareSignatures(
+      const std::string& signature,
+      const std::shared_ptr<Communicator>& communicator, Stream& stream);
+
   // `error`: of a call whose communicator has failed. Once the group is closed
   // that is the cause, and the session may be gone.
   absl::Status Explained(const std::string& call, const absl::Status& error);
@@ -122,9 +128,6 @@ class AxisGroup::Impl {
   protocol::GroupProgress progress() const;
 
  private:
-  absl::Status CompareSignatures(
-      const std::string& signature,
-      const std::shared_ptr<Communicator>& communicator, Stream& stream);
   absl::Status NotConnected(const std::string& call) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -42,6 +42,7 @@ absl::StatusOr<plan::Plan> Session::Impl::AgreeOnPlan(
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
   chunks->back().transport = transport_->facts();
   chunks->back().groups = groups_.declarations();
+  chunks->back().halos = halos_.declarations();
   event_loop_->Post(session::RegisterAll{*std::move(chunks)});
 
   const absl::Status planned = AwaitUnlessOver(

@@ -33,6 +33,10 @@ absl::StatusOr<AxisGroup> Session::Group(
   return impl_->Group({axes, index_groups});
 }
 
+absl::StatusOr<HaloExchange> Session::Halo(const HaloSpec& halo) {
+  return impl_->Halo(halo);
+}
+
 absl::Status Session::Connect() { return impl_->ConnectGroups(); }
 
 Session::BusyScope Session::Busy(const std::string& reason,

@@ -97,6 +97,10 @@ Session::Impl::Impl(
           [this](const std::string& call, const absl::Status& error) {
             return FailHere(step(), call, error);
           }),
+      halos_([this](const std::vector<int>& ranks, const std::string& call,
+                    const absl::Status& error) {
+        return ExplainGroup(ranks, call, error);
+      }),
       event_loop_(std::make_unique<session::EventLoop>(
           MachineOptionsOf(options, parts), std::move(channels),
           clock_.get())) {}
@@ -123,6 +127,7 @@ std::string Session::Impl::WhyDestroyed() const {
 
 absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
   groups_.Close();
+  halos_.Close();
   bool too_late = false;
   {
     MutexLock lock(&mutex_);
@@ -160,6 +165,10 @@ absl::StatusOr<AxisGroup> Session::Impl::Group(
   return groups_.Declare(spec().mesh, rank(), spec().checked, declaration);
 }
 
+absl::StatusOr<HaloExchange> Session::Impl::Halo(const HaloSpec& halo) {
+  return halos_.Declare(spec().mesh, halo);
+}
+
 absl::Status Session::Impl::ConnectGroups() {
   auto plan = AgreeOnPlan({});
   if (!plan.ok()) return plan.status();
@@ -175,17 +184,25 @@ absl::Status Session::Impl::ConnectGroups() {
 absl::Status Session::Impl::ConnectDeclared(
     const plan::Plan& plan,
     session::GroupRegistry::Communicators* communicators) {
-  if (groups_.empty()) return absl::OkStatus();
-  auto device = transport_->MakeDeviceContext();
-  if (!device.ok()) return device.status();
-  const bool on_device = (*device)->NeedsOneOrder();
-  const GroupMemory memory{
-      .device = on_device ? *std::move(device) : nullptr,
-      .allocate = [this](size_t bytes) { return arena_->Allocate(bytes); }};
-  absl::Status connected = groups_.Connect(plan, memory, communicators);
+  if (groups_.empty() && halos_.empty()) return absl::OkStatus();
+  auto made = transport_->MakeDeviceContext();
+  if (!made.ok()) return made.status();
+  const std::shared_ptr<transport::DeviceContext> device = *std::move(made);
+  const auto allocate = [this](size_t bytes) {
+    return arena_->Allocate(bytes);
+  };
+  absl::Status connected =
+      groups_.Connect(plan,
+                      {.device = device->NeedsOneOrder() ? device : nullptr,
+                       .allocate = allocate},
+                      communicators);
+  if (!connected.ok()) return connected;
+  connected = halos_.Connect(plan, rank(), spec().checked, device, allocate,
+                             communicators);
   if (!connected.ok()) return connected;
   AddWatch([this](const absl::Status& cause) {
     groups_.Abort(std::string(cause.message()));
+    halos_.Abort(std::string(cause.message()));
   });
   return absl::OkStatus();
 }
@@ -195,6 +212,9 @@ session::EventLoop::ProgressSource Session::Impl::WithGroups(
   return [this, source = std::move(source)] {
     protocol::Progress progress = source();
     progress.groups = groups_.progress();
+    for (protocol::GroupProgress& halo : halos_.progress()) {
+      progress.groups.push_back(std::move(halo));
+    }
     return progress;
   };
 }

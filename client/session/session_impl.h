@@ -40,6 +40,7 @@
 #include "client/session/control_channel.h"
 #include "client/session/event_loop.h"
 #include "client/session/group_registry.h"
+#include "client/session/halo_registry.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "lockstep/session.h"
@@ -112,10 +113,11 @@ class Session::Impl {
   // same executor; declared groups get their communicators.
   absl::StatusOr<PlanInEffect> Connect(plan::Plan plan);
 
-  // --- Groups of collectives over named axes ---
+  // --- Groups of collectives over named axes, and halo exchanges ---
   absl::StatusOr<AxisGroup> Group(
       const protocol::AxisGroupDeclaration& declaration);
-  // Agrees on a plan without parameters and connects its groups.
+  absl::StatusOr<HaloExchange> Halo(const HaloSpec& halo);
+  // Agrees on a plan without parameters and connects its groups and halos.
   absl::Status ConnectGroups();
 
   // Once, after Connect: the plan and the executor, if this rank has pipeline
@@ -219,7 +221,7 @@ class Session::Impl {
 
   session::EventLoop::ProgressSource WithGroups(
       session::EventLoop::ProgressSource source);
-  // Gives the groups their communicators, out of those of the plan.
+  // Gives the groups and halos their communicators, out of those of the plan.
   absl::Status ConnectDeclared(
       const plan::Plan& plan,
       session::GroupRegistry::Communicators* communicators);
@@ -256,6 +258,7 @@ class Session::Impl {
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
   session::GroupRegistry groups_;
+  session::HaloRegistry halos_;
 
   Mutex mutex_;
   // AgreeOnPlan was called.

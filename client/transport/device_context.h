@@ -38,6 +38,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/local_step.h"
 #include "kernels/slots.h"
+#include "kernels/strided_box.h"
 #include "lockstep/arena.h"
 #include "lockstep/dtype.h"
 #include "lockstep/stream.h"
@@ -83,6 +84,16 @@ class DeviceContext {
     virtual void AddFiniteCheck(const void* data, DType dtype,
                                 std::span<const kernels::ElementRange> ranges,
                                 void* scratch, kernels::FiniteCheck* total) = 0;
+
+    // The bits of kernels/strided_box.h.
+    virtual void FillBoxes(std::span<const kernels::BoxFill> boxes,
+                           std::span<void* const> out) = 0;
+    virtual void CopyBoxes(std::span<const kernels::StridedBox> boxes,
+                           std::span<const void* const> in,
+                           std::span<void* const> out) = 0;
+    virtual void SumBoxes(std::span<const kernels::StridedBox> boxes,
+                          std::span<const void* const> in,
+                          std::span<void* const> out, bool add) = 0;
 
     // The bits of kernels/local_step.h. Staging is as good as the transport's
     // memory, but slower.

@@ -63,6 +63,20 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                       kernels::FiniteCheck* total) override {
     kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
   }
+  void FillBoxes(std::span<const kernels::BoxFill> boxes,
+                 std::span<void* const> out) override {
+    kernels::FillBoxes(boxes, out);
+  }
+  void CopyBoxes(std::span<const kernels::StridedBox> boxes,
+                 std::span<const void* const> in,
+                 std::span<void* const> out) override {
+    kernels::CopyBoxes(boxes, in, out);
+  }
+  void SumBoxes(std::span<const kernels::StridedBox> boxes,
+                std::span<const void* const> in, std::span<void* const> out,
+                bool add) override {
+    kernels::SumBoxes(boxes, in, out, add);
+  }
   void RunLocalStep(const kernels::LocalStep& step) override {
     kernels::RunLocalStep(step);
   }

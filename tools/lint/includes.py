@@ -56,7 +56,7 @@ ANYTHING = ("tests", "bench")
 PUBLIC = (_VALUES,)
 WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
     "arena", "axis_group", "captured_step", "communicator", "device_stream", "gradient_sync",
-    "host_calls", "pipeline",
+    "halo_exchange", "host_calls", "pipeline",
     "pipeline_stage", "session", "stream", "verdict")}
 
 PURE = ("base/text/", "protocol/", "spec/", "plan/", "server/core/", "client/session/machine")

@@ -35,6 +35,7 @@
 #include "lockstep/arena.h"
 #include "lockstep/axis_group.h"
 #include "lockstep/export.h"
+#include "lockstep/halo_exchange.h"
 #include "lockstep/job_spec.h"
 
 namespace lockstep {
@@ -108,10 +109,19 @@ class LOCKSTEP_EXPORT Session {
       const std::vector<std::string>& axes,
       const std::vector<std::vector<int>>& index_groups = {});
 
-  // Connects the declared groups, in a program without a GradientSync. Blocks
-  // until every rank has called it. Errors: InvalidArgument (a group that some
-  // members did not declare), FailedPrecondition (called before, or Seal was),
-  // Session::status().
+  // Declares a halo exchange with the ranks that differ from this one only in
+  // the axes that cut its tensors (halo_exchange.h). Each of them declares it,
+  // in any order, before the session is connected: with the same tensors, but
+  // blocks of any sizes. Errors: InvalidArgument (what one rank can see:
+  // dimensions, axes, widths, sizes, constants; a name declared before),
+  // FailedPrecondition (once the session is connected), ResourceExhausted (more
+  // than 1024, or 2048 tensors).
+  absl::StatusOr<HaloExchange> Halo(const HaloSpec& halo);
+
+  // Connects the declared groups and halos, in a program without a
+  // GradientSync. Blocks until every rank has called it. Errors:
+  // InvalidArgument (one that some members did not declare, or differently),
+  // FailedPrecondition (called before, or Seal was), Session::status().
   absl::Status Connect();
 
   // Tells the coordinator to expect no progress for at most `max`, until the

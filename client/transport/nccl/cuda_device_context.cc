@@ -150,6 +150,26 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  void FillBoxes(std::span<const kernels::BoxFill> boxes,
+                 std::span<void* const> out) override {
+    Do("kernel FillBoxes", [&](CudaStreamHandle stream) {
+      return kernels_.FillBoxes(boxes, out, stream);
+    });
+  }
+  void CopyBoxes(std::span<const kernels::StridedBox> boxes,
+                 std::span<const void* const> in,
+                 std::span<void* const> out) override {
+    Do("kernel CopyBoxes", [&](CudaStreamHandle stream) {
+      return kernels_.CopyBoxes(boxes, in, out, stream);
+    });
+  }
+  void SumBoxes(std::span<const kernels::StridedBox> boxes,
+                std::span<const void* const> in, std::span<void* const> out,
+                bool add) override {
+    Do("kernel SumBoxes", [&](CudaStreamHandle stream) {
+      return kernels_.SumBoxes(boxes, in, out, add, stream);
+    });
+  }
   void RunLocalStep(const kernels::LocalStep& step) override {
     Do("kernel RunLocalStep", [&](CudaStreamHandle stream) {
       return kernels_.RunLocalStep(step, stream);

@@ -96,6 +96,20 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
       wrapped->KeepFirstSummary();
     }));
   }
+  void FillBoxes(std::span<const kernels::BoxFill> boxes,
+                 std::span<void* const> out) override {
+    to_.FillBoxes(boxes, out);
+  }
+  void CopyBoxes(std::span<const kernels::StridedBox> boxes,
+                 std::span<const void* const> in,
+                 std::span<void* const> out) override {
+    to_.CopyBoxes(boxes, in, out);
+  }
+  void SumBoxes(std::span<const kernels::StridedBox> boxes,
+                std::span<const void* const> in, std::span<void* const> out,
+                bool add) override {
+    to_.SumBoxes(boxes, in, out, add);
+  }
   void RunLocalStep(const kernels::LocalStep& step) override {
     to_.RunLocalStep(step);
   }

@@ -1,0 +1,108 @@
+// An exchange from its declaration to the end of the session.
+//
+//   declared ──Connect──▶ connected ──Close──▶ closed
+//
+// A call is local work, the messages of a pass as the plan has them, and local
+// work again, all on one stream:
+//
+//   [fill, copy, pack][send and receive, as one][unpack or add]
+//
+// Threads: Connect and Close from any thread; calls by one thread at a time.
+
+#ifndef LOCKSTEP_CLIENT_HALO_HALO_EXCHANGE_IMPL_H_
+#define LOCKSTEP_CLIENT_HALO_HALO_EXCHANGE_IMPL_H_
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "client/collectives/call_stream.h"
+#include "client/halo/box_lists.h"
+#include "client/halo/halo_group.h"
+#include "lockstep/halo_exchange.h"
+#include "plan/ir.h"
+
+namespace lockstep {
+
+class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  using Pass = plan::HaloPass;
+
+  // `spec`: normalized.
+  explicit Impl(HaloSpec spec);
+
+  const HaloSpec& spec() const { return spec_; }
+
+  // Once: `routes` of `rank` are in `plan`, which has this exchange. Errors of
+  // the group's allocation.
+  absl::Status Connect(std::shared_ptr<const plan::Plan> plan, int rank,
+                       const plan::HaloRoutes& routes,
+                       std::shared_ptr<halo::HaloGroup> group);
+  // Later calls fail.
+  void Close();
+
+  absl::StatusOr<std::vector<HaloBlock>> blocks() const;
+  absl::StatusOr<std::vector<TensorType>> padded_types() const;
+
+  // Memory of a call: padded tensors, or their gradients, and blocks, or
+  // theirs. All blocks are null in place.
+  struct Memory {
+    std::vector<void*> padded;
+    std::vector<void*> blocks;
+  };
+
+  // Enqueues a pass. Start: on the own stream; Run: on `stream`.
+  absl::StatusOr<PendingCollective> Start(Pass pass, Memory memory,
+                                          absl::Span<const Event> after);
+  absl::Status Run(Pass pass, Memory memory, Stream& stream);
+  // Enqueues it, and returns when it is done.
+  absl::Status RunAndWait(Pass pass, Memory memory);
+
+  // Null: on the calling thread, or on the own stream of a device.
+  absl::Status Trim(Memory memory, Stream* stream);
+
+ private:
+  // What Connect makes; constant afterwards.
+  struct Connected {
+    std::shared_ptr<const plan::Plan> plan;  // owns the transfers
+    std::shared_ptr<halo::HaloGroup> group;
+    std::vector<HaloBlock> blocks;
+    std::vector<TensorType> padded_types;
+    // [pass][in place]
+    std::array<std::array<halo::PassLists, 2>, 2> lists;
+    std::array<std::vector<const plan::Transfer*>, 2> transfers;  // [pass]
+    std::vector<kernels::StridedBox> trim;
+    ArenaBuffer buffer;  // of messages
+  };
+  struct CallInFlight;
+
+  absl::StatusOr<std::shared_ptr<const Connected>> connected() const;
+  absl::Status CheckMemory(const Memory& memory, bool may_be_in_place) const;
+  absl::Status RunLocal(const std::shared_ptr<CallInFlight>& call,
+                        Stream& stream, bool then);
+  // Enqueues the work of a call, whose communicator it returns: null for one
+  // rank alone.
+  absl::StatusOr<std::shared_ptr<Communicator>> Enqueue(
+      const std::shared_ptr<const Connected>& to, Pass pass, Memory memory,
+      Stream& stream, std::shared_ptr<collectives::CallOutcome> outcome,
+      Event* done);
+  absl::Status Explained(const Connected& to, const absl::Status& error) const;
+  std::string NameOf(Pass pass) const;
+
+  const HaloSpec spec_;
+  const std::array<std::shared_ptr<const std::string>, 2> names_;  // [pass]
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<const Connected> connected_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_CLIENT_HALO_HALO_EXCHANGE_IMPL_H_

@@ -1,0 +1,62 @@
+// The ranks that exchange halos over the same axes, as one of them sees them:
+// their communicator, the streams of their exchanges, and the device.
+//
+// Threads: Connect and Close as the session's; all else by one thread at a
+// time.
+
+#ifndef LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
+#define LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/collectives/axis_group_impl.h"
+#include "client/transport/device_context.h"
+#include "lockstep/arena.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::halo {
+
+class HaloGroup {
+ public:
+  using Allocate = std::function<absl::StatusOr<ArenaBuffer>(size_t bytes)>;
+
+  // `members`: connected; null for one rank alone. `context`: of the memory
+  // that `allocate` gives, which peers may read.
+  HaloGroup(std::shared_ptr<AxisGroup::Impl> members,
+            std::shared_ptr<transport::DeviceContext> context,
+            Allocate allocate)
+      : members_(std::move(members)),
+        context_(std::move(context)),
+        allocate_(std::move(allocate)) {}
+
+  // Null for one rank alone.
+  AxisGroup::Impl* members() const { return members_.get(); }
+  transport::DeviceContext& context() const { return *context_; }
+  bool on_device() const { return context_->NeedsOneOrder(); }
+  absl::StatusOr<ArenaBuffer> AllocateBuffer(size_t bytes) const {
+    return allocate_(bytes);
+  }
+
+  // The stream of exchanges that the caller does not wait for at once.
+  absl::StatusOr<Stream*> OwnStream();
+  // Host memory: runs on the calling thread, behind all on the own stream.
+  HostStream& InlineStream();
+  // The newest on the own stream.
+  void NoteOwn(const Event& done) { newest_ = done; }
+
+ private:
+  const std::shared_ptr<AxisGroup::Impl> members_;
+  const std::shared_ptr<transport::DeviceContext> context_;
+  const Allocate allocate_;
+  std::unique_ptr<Stream> own_;
+  std::unique_ptr<HostStream> inline_;
+  Event newest_;
+};
+
+}  // namespace lockstep::halo
+
+#endif  // LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_

@@ -1,0 +1,261 @@
+// Halo exchanges in whole jobs: the real coordinator core, the in-process
+// transport.
+
+#include <atomic>
+#include <barrier>
+#include <functional>
+#include <future>
+#include <numeric>
+#include <vector>
+
+#include "lockstep/halo_exchange.h"
+#include "tests/client/session/job_fixture.h"
+#include "tests/support/fake_control_core.h"
+#include "tests/support/inproc/inproc.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Rank r is data r / 2, lat r % 2.
+class HaloJobTest : public JobFixture {
+ protected:
+  HaloJobTest() {
+    spec_.transport = "shm";
+    spec_.mesh = {{{"data", 2}, {"lat", 2}}};
+  }
+  ~HaloJobTest() override { sessions_.clear(); }
+
+  Joined Join(const JoinOptions& options) override {
+    return Session::Impl::Join(
+        options, {.channels = MakeFakeChannels(&server_),
+                  .make_transport =
+                      [this](const JobSpec&) {
+                        return transport::MakeInprocTransport(&hub_);
+                      },
+                  .clock = clock_,
+                  .process = {"host", 1, "boot", 1},
+                  .incarnation = ++incarnations_});
+  }
+
+  void ForAll(const std::function<void(Session&)>& body) {
+    std::vector<std::future<void>> ranks;
+    for (auto& session : sessions_) {
+      ranks.push_back(std::async(std::launch::async,
+                                 [&session, &body] { body(*session); }));
+    }
+    for (auto& rank : ranks) rank.get();
+  }
+
+  // Returns once all ranks are connected: no test ends the epoch before.
+  void Connect(Session& session) {
+    ASSERT_TRUE(session.Connect().ok()) << session.status();
+    connected_.arrive_and_wait();
+  }
+
+  std::barrier<> connected_{kWorld};
+  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
+  std::atomic<uint64_t> incarnations_ = 0;
+  CoreServer server_{clock_.get()};
+  transport::InprocHub hub_;
+};
+
+int LatOf(const Session& session) { return session.rank() % 2; }
+
+// 3 rows on lat 0, 2 on lat 1, of 2 columns.
+HaloSpec RowsOf(const Session& session, HaloEdge edge) {
+  return {
+      .name = "u",
+      .tensors = {
+          {.dtype = DType::kF32,
+           .shape = {LatOf(session) == 0 ? 3 : 2, 2},
+           .dims = {
+               {.dim = 0, .axis = "lat", .low = 1, .high = 2, .edge = edge}}}}};
+}
+
+// Cell (i, j) of the field is 10 i + j, plus 100 for each data replica.
+std::vector<float> Rows(const Session& session, std::vector<int> rows) {
+  std::vector<float> values;
+  for (const int row : rows) {
+    const bool is_constant = row < 0;
+    const float base =
+        static_cast<float>(100 * (session.rank() / 2) + 10 * row);
+    values.push_back(is_constant ? 0 : base);
+    values.push_back(is_constant ? 0 : base + 1);
+  }
+  return values;
+}
+
+TEST_F(HaloJobTest, ExchangesRowsWithinEachReplica) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    const auto halo = session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_TRUE(halo.ok()) << halo.status();
+    std::vector<float> none(2);
+    EXPECT_EQ(halo->Forward({none.data()}, {none.data()}).code(),
+              absl::StatusCode::kFailedPrecondition);
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    EXPECT_THAT(halo->blocks()->at(0).begin, ElementsAre(is_first ? 0 : 3, 0));
+    EXPECT_THAT(halo->blocks()->at(0).field, ElementsAre(5, 2));
+    EXPECT_THAT(halo->padded_types()->at(0).shape,
+                ElementsAre(is_first ? 6 : 5, 2));
+    const std::vector<float> x =
+        is_first ? Rows(session, {0, 1, 2}) : Rows(session, {3, 4});
+    const std::vector<float> wanted = is_first
+                                          ? Rows(session, {-1, 0, 1, 2, 3, 4})
+                                          : Rows(session, {2, 3, 4, -1, -1});
+    for (int turn = 0; turn < 3; ++turn) {
+      std::vector<float> padded(wanted.size(), -7);
+      ASSERT_TRUE(halo->Forward({x.data()}, {padded.data()}).ok())
+          << session.status();
+      EXPECT_EQ(padded, wanted);
+      padded.assign(wanted.size(), -7);
+      const auto pending = halo->Start({x.data()}, {padded.data()});
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      ASSERT_TRUE(pending->Wait().ok());
+      EXPECT_EQ(padded, wanted);
+      std::vector<float> trimmed(x.size());
+      ASSERT_TRUE(halo->Trim({padded.data()}, {trimmed.data()}).ok());
+      EXPECT_EQ(trimmed, x);
+    }
+  });
+  LeaveAll();
+  EXPECT_EQ(server_.Describe("job")->state, JobState::kCompleted);
+}
+
+TEST_F(HaloJobTest, InPlaceOnlyTheHalosAreWritten) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kPeriodic));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    std::vector<float> padded = is_first ? Rows(session, {-1, 0, 1, 2, -1, -1})
+                                         : Rows(session, {-1, 3, 4, -1, -1});
+    ASSERT_TRUE(halo.Forward({nullptr}, {padded.data()}).ok());
+    EXPECT_EQ(padded, is_first ? Rows(session, {4, 0, 1, 2, 3, 4})
+                               : Rows(session, {2, 3, 4, 0, 1}));
+  });
+  LeaveAll();
+}
+
+TEST_F(HaloJobTest, BackwardAddsEachGradientToTheCellThatWasCopied) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kPeriodic));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    // Each padded cell has the gradient 1, so that of a cell is the number of
+    // its copies: rows 4 0 1 2 3 4 and 2 3 4 0 1.
+    std::vector<float> padded(is_first ? 12 : 10, 1);
+    std::vector<float> block(is_first ? 6 : 4);
+    ASSERT_TRUE(halo.Backward({padded.data()}, {block.data()}).ok());
+    EXPECT_EQ(block, is_first ? (std::vector<float>{2, 2, 2, 2, 2, 2})
+                              : (std::vector<float>{2, 2, 3, 3}));
+    ASSERT_TRUE(halo.Backward({padded.data()}, {nullptr}).ok());
+    EXPECT_EQ(std::vector<float>(&padded[2], &padded[2] + block.size()), block);
+  });
+  LeaveAll();
+}
+
+TEST_F(HaloJobTest, DifferentDeclarationsAreOneErrorToAll) {
+  JoinAll();
+  ForAll([](Session& session) {
+    HaloSpec spec = RowsOf(session, HaloEdge::kZero);
+    if (session.rank() == 3) spec.tensors[0].dtype = DType::kF64;
+    ASSERT_TRUE(session.Halo(spec).ok());
+    const absl::Status refused = session.Connect();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(refused.message()),
+        HasSubstr("ranks declare halo u differently: rank 2: f32[*,2]: dim 0 "
+                  "over lat, low 1, high 2, zero; rank 3: f64[*,2]: "));
+  });
+}
+
+TEST_F(HaloJobTest, WrongDeclarationsAndCallsHaveNoEffect) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    HaloSpec spec = RowsOf(session, HaloEdge::kZero);
+    spec.tensors[0].dims[0].axis = "lon";
+    EXPECT_THAT(std::string(session.Halo(spec).status().message()),
+                HasSubstr("which is no axis of mesh data=2,lat=2"));
+    spec = RowsOf(session, HaloEdge::kZero);
+    const auto halo = *session.Halo(spec);
+    EXPECT_THAT(std::string(session.Halo(spec).status().message()),
+                HasSubstr("declared twice"));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    spec.name = "v";
+    EXPECT_EQ(session.Halo(spec).status().code(),
+              absl::StatusCode::kFailedPrecondition);
+    std::vector<float> x(6), padded(12);
+    EXPECT_THAT(std::string(halo.Forward({x.data()}, {nullptr}).message()),
+                HasSubstr("padded tensor 0 is null"));
+    EXPECT_THAT(
+        std::string(
+            halo.Forward({x.data(), x.data()}, {padded.data()}).message()),
+        HasSubstr("1 padded tensors and 2 blocks are given, it has 1"));
+    EXPECT_THAT(std::string(halo.Trim({padded.data()}, {nullptr}).message()),
+                HasSubstr("1 of 1 blocks are null"));
+    EXPECT_TRUE(halo.Forward({x.data()}, {padded.data()}).ok());
+  });
+  LeaveAll();
+}
+
+TEST_F(HaloJobTest, DifferentCallsOfACheckedJobEndTheEpochWithBoth) {
+  spec_.checked = true;
+  JoinAll();
+  ForAll([this](Session& session) {
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    std::vector<float> x(6), padded(12);
+    const absl::Status error = session.rank() == 1
+                                   ? halo.Backward({padded.data()}, {x.data()})
+                                   : halo.Forward({x.data()}, {padded.data()});
+    if (session.rank() > 1) return;  // the other replica
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("rank 0: halo u"),
+                      HasSubstr("rank 1: the adjoint of halo u")));
+  });
+}
+
+TEST_F(HaloJobTest, TheEndOfTheEpochEndsACallWithItsCause) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    std::vector<float> x(6), padded(12);
+    if (session.rank() == 1) {
+      session.ReportFailure("Train", absl::InternalError("loss is NaN"));
+      return;
+    }
+    absl::Status error;
+    while (error.ok()) error = halo.Forward({x.data()}, {padded.data()});
+    EXPECT_THAT(std::string(error.message()),
+                AllOf(HasSubstr("worker-1"), HasSubstr("loss is NaN")));
+    EXPECT_THAT(
+        std::string(halo.Start({x.data()}, {padded.data()}).status().message()),
+        HasSubstr("loss is NaN"));
+  });
+}
+
+TEST_F(HaloJobTest, AHandleThatOutlivesItsSessionSaysSo) {
+  JoinAll();
+  std::vector<HaloExchange> halos(kWorld, HaloExchange(nullptr));
+  ForAll([&](Session& session) {
+    halos[session.rank()] = *session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+  });
+  LeaveAll();
+  sessions_.clear();
+  std::vector<float> x(6), padded(12);
+  EXPECT_THAT(
+      std::string(halos[0].Forward({x.data()}, {padded.data()}).message()),
+      HasSubstr("this worker has left the job"));
+}
+
+}  // namespace
+}  // namespace lockstep::session
