@@ -65,6 +65,21 @@ class Elements {
     });
   }
 
+  // The number of elements i that are not value(i), if that is not negative.
+  template <typename F>
+  size_t Wrong(F value) const {
+    size_t wrong = 0;
+    kernels::WithType(dtype_, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const from = reinterpret_cast<const T*>(data_);
+      for (size_t i = 0; i < count_; ++i) {
+        const int wanted = value(i);
+        wrong += wanted >= 0 && !SameBits(from[i], Typed<T>(wanted));
+      }
+    });
+    return wrong;
+  }
+
   // The number of these elements that differ from what `rank` sent, beginning
   // at its element `begin`.
   size_t WrongCopies(int rank, size_t begin) const {

@@ -42,6 +42,9 @@ class Memory {
   Memory(Arena* arena, transport::DeviceContext* device)
       : arena_(*arena), device_(device) {}
 
+  Arena& arena() const { return arena_; }
+  transport::DeviceContext* device() const { return device_; }  // or null
+
   absl::StatusOr<Buffer> Allocate(size_t bytes) {
     absl::StatusOr<ArenaBuffer> memory = arena_.Allocate(bytes);
     if (!memory.ok()) return memory.status();

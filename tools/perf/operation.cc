@@ -8,6 +8,7 @@
 
 #include "tools/perf/axis_operation.h"
 #include "tools/perf/buffered.h"
+#include "tools/perf/halo_operation.h"
 
 namespace lockstep::perf {
 namespace {
@@ -219,6 +220,7 @@ const std::vector<std::string>& OperationNames() {
         "all_reduce", "all_gather", "reduce_scatter", "broadcast",
         "all_to_all", "sendrecv",   "barrier"};
     for (const std::string& name : AxisOperationNames()) all->push_back(name);
+    all->insert(all->end(), {"halo", "halo.adjoint"});
     return all;
   }();
   return *names;
@@ -226,6 +228,7 @@ const std::vector<std::string>& OperationNames() {
 
 double BusFactor(const std::string& op, int ranks) {
   if (IsAxisOperation(op)) return AxisBusFactor(op, ranks);
+  if (IsHaloOperation(op)) return 1;
   const double others = static_cast<double>(ranks - 1) / ranks;
   if (op == "all_reduce") return 2 * others;
   if (op == "broadcast" || op == "sendrecv") return 1;
@@ -244,6 +247,9 @@ absl::StatusOr<std::unique_ptr<PerfOperation>> PerfOperation::Create(
     Memory* memory) {
   if (IsAxisOperation(options.op)) {
     return MakeAxisOperation(options, bytes, comm, memory);
+  }
+  if (IsHaloOperation(options.op)) {
+    return MakeHaloOperation(options, comm, memory);
   }
   const auto make = options.op == "all_reduce"       ? Make<AllReduce>
                     : options.op == "all_gather"     ? Make<AllGather>

@@ -13,6 +13,7 @@
 //   sendrecv         a message     1
 //   barrier          0             0
 //   axis.NAME        see axis_operation.h
+//   halo, halo.adjoint  see halo_operation.h
 
 #ifndef LOCKSTEP_TOOLS_PERF_OPERATION_H_
 #define LOCKSTEP_TOOLS_PERF_OPERATION_H_

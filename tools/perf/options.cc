@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "tools/perf/halo_operation.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {
@@ -91,8 +92,26 @@ const std::map<std::string, ReduceOp>& ReduceOps() {
   return *ops;
 }
 
+const std::map<std::string, HaloEdge>& Edges() {
+  static const auto* const edges = [] {
+    auto* all = new std::map<std::string, HaloEdge>;
+    for (const HaloEdge edge : kAllHaloEdges) {
+      if (edge != HaloEdge::kConstant) all->emplace(Name(edge), edge);
+    }
+    return all;
+  }();
+  return *edges;
+}
+
 // Describes a conflict between options that are valid one by one.
 std::string Contradiction(const PerfOptions& options) {
+  if (!ParseExtents(options.shape)) {
+    return "--shape '" + options.shape + "' is no field such as 1024x1024";
+  }
+  if (IsHaloOperation(options.op) && BlocksOf(options).empty()) {
+    return "--cut '" + options.cut + "' does not divide " + options.shape +
+           " among " + std::to_string(options.ranks) + " ranks";
+  }
   if (options.max_bytes < options.min_bytes) {
     return "-e is smaller than -b";
   }
@@ -121,7 +140,7 @@ std::string Contradiction(const PerfOptions& options) {
 }  // namespace
 
 std::vector<size_t> PerfOptions::Sizes() const {
-  if (op == "barrier") return {0};
+  if (op == "barrier" || IsHaloOperation(op)) return {0};  // one size
   std::vector<size_t> sizes;
   const size_t least = LeastBytes(*this);
   for (size_t bytes = min_bytes; bytes <= max_bytes;) {
@@ -159,6 +178,13 @@ bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code) {
   AddNamed(line, "-d,--datatype", DTypes(), &o.dtype, "of the elements");
   AddNamed(line, "-o,--op", ReduceOps(), &o.redop, "of reductions");
   line.Add("-r,--root", &o.root, "of broadcasts").NotNegative().ShowDefault();
+  line.Add("--shape", &o.shape, "halo: the whole field").ShowDefault();
+  line.Add("--width", &o.width, "halo: cells on each side of a block")
+      .NotNegative()
+      .ShowDefault();
+  line.Add("--cut", &o.cut,
+           "halo: blocks in each dimension, as 2x2; else as equal as possible");
+  AddNamed(line, "--edge", Edges(), &o.edge, "halo: of the field");
   line.Add("--ranks", &o.ranks, "processes to start")
       .Between(1, 64)
       .ShowDefault();

@@ -8,10 +8,12 @@
 #define LOCKSTEP_TOOLS_PERF_OPTIONS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "lockstep/dtype.h"
+#include "lockstep/halo_spec.h"
 
 namespace lockstep::perf {
 
@@ -28,6 +30,12 @@ struct PerfOptions {
   DType dtype = DType::kF32;
   ReduceOp redop = ReduceOp::kSum;
   std::string transport = "shm";
+  // halo: the whole field, the cells of each side of a block, the blocks in
+  // each dimension (empty: as equal as possible), and the edge.
+  std::string shape = "1024x1024";
+  int64_t width = 1;
+  std::string cut;
+  HaloEdge edge = HaloEdge::kPeriodic;
   int hosts = 0;  // simulated hosts of the ranks; 0: this host
   bool arena = false;
   std::string bind = "none";  // or "core": a share of the cores for each rank
