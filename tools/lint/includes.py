@@ -40,6 +40,8 @@ MAY_INCLUDE = {
     "client/transport/gloo": _LINKS,
     "client/transport/nccl": [*_TRANSPORT, "client/transport/common"],
     "client/collectives": [*_TRANSPORT, "client/transport/common"],
+    "client/halo": [*_TRANSPORT, "client/transport/common", "client/collectives",
+                    "client/executor"],
     "client/executor": [*_TRANSPORT, "client/transport/common"],
     "client/session": [*_ANY_TRANSPORT, "plan/verify", "proto", "client/executor",
                        "client/collectives"],
@@ -55,8 +57,8 @@ MAY_INCLUDE = {
 ANYTHING = ("tests", "bench")
 PUBLIC = (_VALUES,)
 WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
-    "arena", "axis_group", "captured_step", "communicator", "device_stream", "gradient_sync",
-    "halo_exchange", "host_calls", "pipeline",
+    "arena", "axis_group", "captured_step", "communicator", "device_stream", "domain_norm",
+    "gradient_sync", "halo_exchange", "halo_layers", "host_calls", "pipeline",
     "pipeline_stage", "session", "stream", "verdict")}
 
 PURE = ("base/text/", "protocol/", "spec/", "plan/", "server/core/", "client/session/machine")
