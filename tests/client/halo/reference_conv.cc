@@ -79,8 +79,8 @@ double& WeightAt(const ConvPlane& layer, Tensor4& weight, int64_t c, int64_t o,
 }  // namespace
 
 Tensor4 Tensor4::Zeros(std::array<int64_t, 4> shape) {
-  return {shape, std::vector<double>(static_cast<size_t>(
-                     shape[0] * shape[1] * shape[2] * shape[3]))};
+  return {shape, std::vector<double>(static_cast<size_t>(shape[0] * shape[1] *
+                                                         shape[2] * shape[3]))};
 }
 
 int64_t SourceOf(const ConvDim& dim, int64_t cells, int64_t position) {
