@@ -2,15 +2,15 @@
 // rank needs, what it drops of them, and which outputs it owns, so that the
 // blocks of the output are those of the single-device convolution.
 //
-//   kernel 3, stride 2, padding 1 over 10 cells; blocks [0,6) and [6,10)
+//   kernel 3, stride 2, padding 1 over 10 cells; blocks [0,5) and [5,10);
+//   low 1, high 1; e: a cell of the edge rule
 //
-//   rank 0: halo of 1      e 0 1 2 3 4 5 6         edge cell e
-//           trim_high 1    e 0 1 2 3 4 5           outputs 0 1 2
-//   rank 1: halo of 1                  5 6 7 8 9 e
-//           trim_high 1                5 6 7 8 9   outputs 3 4
+//            padded block     trims   the layer reads   outputs
+//   rank 0   e 0 1 2 3 4 5    0, 0    e 0 1 2 3 4 5     0 1 2
+//   rank 1   4 5 6 7 8 9 e    1, 1    5 6 7 8 9         3 4
 //
 //   auto cut = CutConv({.kernel = 3, .stride = 2, .padding_low = 1,
-//                       .padding_high = 1}, {0, 6, 10});
+//                       .padding_high = 1}, {0, 5, 10});
 //   HaloDim rows = cut->Halo(-2, "y");         // for the exchange's HaloSpec
 //   const ConvBlock& mine = cut->blocks[rank];
 //
