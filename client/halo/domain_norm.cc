@@ -73,7 +73,8 @@ Moments MomentsOf(absl::Span<const T> values) {
     rest += deviation;
     squares += deviation * deviation;
   }
-  return {count, mean + rest / count, squares - rest * rest / count};
+  return {count, mean + rest / count,
+          std::max(squares - rest * rest / count, 0.0)};
 }
 
 // What all elements of a row share.

@@ -189,6 +189,20 @@ TEST(DomainNormTest, ALargeMeanCostsNoDigitsOfTheVariance) {
   EXPECT_NEAR(Merge(a[0], b[0]).m2, 20.2, 1e-6);
 }
 
+// The mean of three values is no double, nor is the plain sum of many.
+TEST(DomainNormTest, TheSecondPassCorrectsARoundedMean) {
+  NormLayout layout{.kind = NormKind::kBatch, .batch = 1, .channels = 1};
+  layout.cells = 3;
+  const std::vector<double> three{0x1p53, 0x1p53 + 2, 0x1p53 + 2};
+  EXPECT_NEAR(LocalMoments(layout, three)->front().m2, 8.0 / 3, 1e-12);
+  layout.cells = 1 << 17;
+  const std::vector<double> many(1 << 17, 0.1);
+  const Moments moments = LocalMoments(layout, many)->front();
+  EXPECT_EQ(moments.mean, 0.1);
+  EXPECT_GE(moments.m2, 0);
+  EXPECT_LE(moments.m2, 1e-24);
+}
+
 TEST(DomainNormTest, MergingWithNothingChangesNothing) {
   const Moments some{3, 2.5, 7};
   EXPECT_EQ(Merge(some, {}), some);
