@@ -38,14 +38,14 @@ absl::Status CheckSize(const char* name, size_t size, int64_t wanted) {
       absl::StrCat(name, " has ", size, " elements; the layout has ", wanted));
 }
 
-// Of a layout that NormSets has accepted.
+// NormSets has accepted the layout.
 int64_t Elements(const NormLayout& layout) {
   return layout.batch * layout.channels * layout.cells;
 }
 
 template <typename T>
 absl::Status CheckBlock(const NormLayout& layout, size_t x,
-                        absl::Span<const Moments> total,
+                        absl::Span<const NormMoments> total,
                         const NormAffine<T>& affine) {
   const auto sets = NormSets(layout);
   if (!sets.ok()) return sets.status();
@@ -62,7 +62,7 @@ absl::Status CheckBlock(const NormLayout& layout, size_t x,
 
 // Two passes; the second corrects what rounding the mean has cost.
 template <typename T>
-Moments MomentsOf(absl::Span<const T> values) {
+NormMoments MomentsOf(absl::Span<const T> values) {
   const auto count = static_cast<double>(values.size());
   double sum = 0;
   for (const T value : values) sum += value;
@@ -83,22 +83,22 @@ struct RowScale {
 };
 
 template <typename T>
-RowScale ScaleOf(const NormRow& row, absl::Span<const Moments> total,
+RowScale ScaleOf(const NormRow& row, absl::Span<const NormMoments> total,
                  const NormAffine<T>& affine) {
-  const Moments& moments = total[row.set];
+  const NormMoments& moments = total[row.set];
   return {moments.mean, 1 / std::sqrt(moments.Variance() + affine.epsilon),
           affine.gamma.empty() ? 1.0 : affine.gamma[row.channel],
           affine.beta.empty() ? 0.0 : affine.beta[row.channel]};
 }
 
 template <typename T>
-absl::StatusOr<std::vector<Moments>> MomentsOfBlock(const NormLayout& layout,
-                                                    absl::Span<const T> x) {
+absl::StatusOr<std::vector<NormMoments>> MomentsOfBlock(
+    const NormLayout& layout, absl::Span<const T> x) {
   const auto sets = NormSets(layout);
   if (!sets.ok()) return sets.status();
   absl::Status status = CheckSize("x", x.size(), Elements(layout));
   if (!status.ok()) return status;
-  std::vector<Moments> moments(static_cast<size_t>(*sets));
+  std::vector<NormMoments> moments(static_cast<size_t>(*sets));
   ForEachRow(layout, [&](const NormRow& row) {
     const auto values =
         x.subspan(row.offset, static_cast<size_t>(layout.cells));
@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<Moments>> MomentsOfBlock(const NormLayout& layout,
 
 template <typename T>
 absl::Status Forward(const NormLayout& layout, absl::Span<const T> x,
-                     absl::Span<const Moments> total,
+                     absl::Span<const NormMoments> total,
                      const NormAffine<T>& affine, absl::Span<T> y) {
   absl::Status status = CheckBlock(layout, x.size(), total, affine);
   status.Update(CheckSize("y", y.size(), static_cast<int64_t>(x.size())));
@@ -125,11 +125,9 @@ absl::Status Forward(const NormLayout& layout, absl::Span<const T> x,
 }
 
 template <typename T>
-absl::StatusOr<NormGradientSums> GradientSumsOf(const NormLayout& layout,
-                                                absl::Span<const T> x,
-                                                absl::Span<const T> dy,
-                                                absl::Span<const Moments> total,
-                                                const NormAffine<T>& affine) {
+absl::StatusOr<NormGradientSums> GradientSumsOf(
+    const NormLayout& layout, absl::Span<const T> x, absl::Span<const T> dy,
+    absl::Span<const NormMoments> total, const NormAffine<T>& affine) {
   absl::Status status = CheckBlock(layout, x.size(), total, affine);
   status.Update(CheckSize("dy", dy.size(), static_cast<int64_t>(x.size())));
   if (!status.ok()) return status;
@@ -155,7 +153,8 @@ absl::StatusOr<NormGradientSums> GradientSumsOf(const NormLayout& layout,
 
 template <typename T>
 absl::Status Backward(const NormLayout& layout, absl::Span<const T> x,
-                      absl::Span<const T> dy, absl::Span<const Moments> total,
+                      absl::Span<const T> dy,
+                      absl::Span<const NormMoments> total,
                       const NormAffine<T>& affine,
                       absl::Span<const double> sets, absl::Span<T> dx) {
   absl::Status status = CheckBlock(layout, x.size(), total, affine);
@@ -181,7 +180,7 @@ absl::Status Backward(const NormLayout& layout, absl::Span<const T> x,
 
 }  // namespace
 
-Moments Merge(const Moments& a, const Moments& b) {
+NormMoments Merge(const NormMoments& a, const NormMoments& b) {
   if (a.count == 0) return b;
   if (b.count == 0) return a;
   const double count = a.count + b.count;
@@ -215,9 +214,9 @@ absl::StatusOr<int64_t> NormSets(const NormLayout& layout) {
   return batch * groups;
 }
 
-std::vector<double> MomentSums(absl::Span<const Moments> local) {
+std::vector<double> MomentSums(absl::Span<const NormMoments> local) {
   std::vector<double> sums;
-  for (const Moments& moments : local) {
+  for (const NormMoments& moments : local) {
     sums.push_back(moments.count);
     sums.push_back(moments.count * moments.mean);
   }
@@ -225,7 +224,7 @@ std::vector<double> MomentSums(absl::Span<const Moments> local) {
 }
 
 absl::StatusOr<std::vector<double>> CentredSquares(
-    absl::Span<const Moments> local, absl::Span<const double> sums) {
+    absl::Span<const NormMoments> local, absl::Span<const double> sums) {
   absl::Status status =
       CheckSize("sums", sums.size(), 2 * static_cast<int64_t>(local.size()));
   if (!status.ok()) return status;
@@ -239,12 +238,12 @@ absl::StatusOr<std::vector<double>> CentredSquares(
   return squares;
 }
 
-absl::StatusOr<std::vector<Moments>> TotalMoments(
+absl::StatusOr<std::vector<NormMoments>> TotalMoments(
     absl::Span<const double> sums, absl::Span<const double> squares) {
   absl::Status status =
       CheckSize("sums", sums.size(), 2 * static_cast<int64_t>(squares.size()));
   if (!status.ok()) return status;
-  std::vector<Moments> total;
+  std::vector<NormMoments> total;
   for (size_t s = 0; s < squares.size(); ++s) {
     const double count = sums[2 * s];
     total.push_back(
@@ -253,24 +252,24 @@ absl::StatusOr<std::vector<Moments>> TotalMoments(
   return total;
 }
 
-absl::StatusOr<std::vector<Moments>> LocalMoments(const NormLayout& layout,
-                                                  absl::Span<const float> x) {
+absl::StatusOr<std::vector<NormMoments>> LocalMoments(
+    const NormLayout& layout, absl::Span<const float> x) {
   return MomentsOfBlock(layout, x);
 }
 
-absl::StatusOr<std::vector<Moments>> LocalMoments(const NormLayout& layout,
-                                                  absl::Span<const double> x) {
+absl::StatusOr<std::vector<NormMoments>> LocalMoments(
+    const NormLayout& layout, absl::Span<const double> x) {
   return MomentsOfBlock(layout, x);
 }
 
 absl::Status NormForward(const NormLayout& layout, absl::Span<const float> x,
-                         absl::Span<const Moments> total,
+                         absl::Span<const NormMoments> total,
                          const NormAffine<float>& affine, absl::Span<float> y) {
   return Forward(layout, x, total, affine, y);
 }
 
 absl::Status NormForward(const NormLayout& layout, absl::Span<const double> x,
-                         absl::Span<const Moments> total,
+                         absl::Span<const NormMoments> total,
                          const NormAffine<double>& affine,
                          absl::Span<double> y) {
   return Forward(layout, x, total, affine, y);
@@ -278,21 +277,21 @@ absl::Status NormForward(const NormLayout& layout, absl::Span<const double> x,
 
 absl::StatusOr<NormGradientSums> LocalGradientSums(
     const NormLayout& layout, absl::Span<const float> x,
-    absl::Span<const float> dy, absl::Span<const Moments> total,
+    absl::Span<const float> dy, absl::Span<const NormMoments> total,
     const NormAffine<float>& affine) {
   return GradientSumsOf(layout, x, dy, total, affine);
 }
 
 absl::StatusOr<NormGradientSums> LocalGradientSums(
     const NormLayout& layout, absl::Span<const double> x,
-    absl::Span<const double> dy, absl::Span<const Moments> total,
+    absl::Span<const double> dy, absl::Span<const NormMoments> total,
     const NormAffine<double>& affine) {
   return GradientSumsOf(layout, x, dy, total, affine);
 }
 
 absl::Status NormBackward(const NormLayout& layout, absl::Span<const float> x,
                           absl::Span<const float> dy,
-                          absl::Span<const Moments> total,
+                          absl::Span<const NormMoments> total,
                           const NormAffine<float>& affine,
                           absl::Span<const double> sets, absl::Span<float> dx) {
   return Backward(layout, x, dy, total, affine, sets, dx);
@@ -300,7 +299,7 @@ absl::Status NormBackward(const NormLayout& layout, absl::Span<const float> x,
 
 absl::Status NormBackward(const NormLayout& layout, absl::Span<const double> x,
                           absl::Span<const double> dy,
-                          absl::Span<const Moments> total,
+                          absl::Span<const NormMoments> total,
                           const NormAffine<double>& affine,
                           absl::Span<const double> sets,
                           absl::Span<double> dx) {

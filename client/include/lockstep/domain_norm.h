@@ -69,22 +69,22 @@
 namespace lockstep {
 
 // Mean and sum of squared deviations from it.
-struct Moments {
+struct NormMoments {
   double count = 0, mean = 0, m2 = 0;
 
-  // 0 / 0, which is NaN, without values and of one value.
-  double Variance() const { return m2 / count; }
+  double Variance() const { return m2 / count; }  // NaN without values
+  // NaN of a single value.
   double UnbiasedVariance() const { return m2 / (count - 1); }
-  bool operator==(const Moments&) const = default;
+  bool operator==(const NormMoments&) const = default;
 };
 
 // The moments of both sets together. A BatchNorm's running statistics take
 // total[c].mean and total[c].UnbiasedVariance().
-LOCKSTEP_EXPORT Moments Merge(const Moments& a, const Moments& b);
+LOCKSTEP_EXPORT NormMoments Merge(const NormMoments& a, const NormMoments& b);
 
 enum class NormKind : uint8_t { kBatch, kGroup };
 
-// Of this rank's block. A block without cells contributes nothing.
+// The extents of this rank's block. A block without cells contributes nothing.
 struct NormLayout {
   NormKind kind = NormKind::kGroup;
   int64_t batch = 0;
@@ -96,13 +96,14 @@ struct NormLayout {
 LOCKSTEP_EXPORT absl::StatusOr<int64_t> NormSets(const NormLayout& layout);
 
 // f64[S, 2]: count and sum of each set.
-LOCKSTEP_EXPORT std::vector<double> MomentSums(absl::Span<const Moments> local);
+LOCKSTEP_EXPORT std::vector<double> MomentSums(
+    absl::Span<const NormMoments> local);
 
 // f64[S]: this rank's terms of m2, about the means of `sums`, f64[S, 2].
 LOCKSTEP_EXPORT absl::StatusOr<std::vector<double>> CentredSquares(
-    absl::Span<const Moments> local, absl::Span<const double> sums);
+    absl::Span<const NormMoments> local, absl::Span<const double> sums);
 
-LOCKSTEP_EXPORT absl::StatusOr<std::vector<Moments>> TotalMoments(
+LOCKSTEP_EXPORT absl::StatusOr<std::vector<NormMoments>> TotalMoments(
     absl::Span<const double> sums, absl::Span<const double> squares);
 
 // This rank's terms of the sums of the backward pass.
@@ -121,44 +122,44 @@ struct NormAffine {
 };
 
 // The moments of this rank's elements.
-LOCKSTEP_EXPORT absl::StatusOr<std::vector<Moments>> LocalMoments(
+LOCKSTEP_EXPORT absl::StatusOr<std::vector<NormMoments>> LocalMoments(
     const NormLayout& layout, absl::Span<const float> x);
-LOCKSTEP_EXPORT absl::StatusOr<std::vector<Moments>> LocalMoments(
+LOCKSTEP_EXPORT absl::StatusOr<std::vector<NormMoments>> LocalMoments(
     const NormLayout& layout, absl::Span<const double> x);
 
 // y may be x.
 LOCKSTEP_EXPORT absl::Status NormForward(const NormLayout& layout,
                                          absl::Span<const float> x,
-                                         absl::Span<const Moments> total,
+                                         absl::Span<const NormMoments> total,
                                          const NormAffine<float>& affine,
                                          absl::Span<float> y);
 LOCKSTEP_EXPORT absl::Status NormForward(const NormLayout& layout,
                                          absl::Span<const double> x,
-                                         absl::Span<const Moments> total,
+                                         absl::Span<const NormMoments> total,
                                          const NormAffine<double>& affine,
                                          absl::Span<double> y);
 
 LOCKSTEP_EXPORT absl::StatusOr<NormGradientSums> LocalGradientSums(
     const NormLayout& layout, absl::Span<const float> x,
-    absl::Span<const float> dy, absl::Span<const Moments> total,
+    absl::Span<const float> dy, absl::Span<const NormMoments> total,
     const NormAffine<float>& affine);
 LOCKSTEP_EXPORT absl::StatusOr<NormGradientSums> LocalGradientSums(
     const NormLayout& layout, absl::Span<const double> x,
-    absl::Span<const double> dy, absl::Span<const Moments> total,
+    absl::Span<const double> dy, absl::Span<const NormMoments> total,
     const NormAffine<double>& affine);
 
 // `sets`: summed over the ranks. dx may be dy or x.
 LOCKSTEP_EXPORT absl::Status NormBackward(const NormLayout& layout,
                                           absl::Span<const float> x,
                                           absl::Span<const float> dy,
-                                          absl::Span<const Moments> total,
+                                          absl::Span<const NormMoments> total,
                                           const NormAffine<float>& affine,
                                           absl::Span<const double> sets,
                                           absl::Span<float> dx);
 LOCKSTEP_EXPORT absl::Status NormBackward(const NormLayout& layout,
                                           absl::Span<const double> x,
                                           absl::Span<const double> dy,
-                                          absl::Span<const Moments> total,
+                                          absl::Span<const NormMoments> total,
                                           const NormAffine<double>& affine,
                                           absl::Span<const double> sets,
                                           absl::Span<double> dx);

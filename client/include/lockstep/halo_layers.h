@@ -37,22 +37,22 @@
 // gradients of weight and bias are the sums over the ranks of the domain.
 //
 // Formulas, with s the stride, d the dilation, k the kernel, p and q the
-// padding before and after, N the field's cells, e = d (k - 1) + 1 the extent
+// padding before and after, N the field's cells, K = d (k - 1) + 1 the extent
 // of the kernel (Dumoulin and Visin, A guide to convolution arithmetic for deep
 // learning, arXiv:1603.07285, chapters 2 and 4):
 //
 //   convolution   out[j] = sum over t < k of w[t] in[j s - p + d t]
-//                 M = floor((N + p + q - e) / s) + 1 outputs
-//                 outputs [a, b) read inputs [a s - p, (b - 1) s - p + e)
+//                 M = floor((N + p + q - K) / s) + 1 outputs
+//                 outputs [a, b) read inputs [a s - p, (b - 1) s - p + K)
 //   transposed    in[i] w[t] is added to out[i s - p + d t]
-//                 M = (N - 1) s - p - q + e + output_padding outputs
+//                 M = (N - 1) s - p - q + K + output_padding outputs
 //                 outputs [a, b) are written by inputs
-//                 [ceil((a + p - e + 1) / s), floor((b - 1 + p) / s)]
+//                 [ceil((a + p - K + 1) / s), floor((b - 1 + p) / s)]
 //
 // Ownership, unless the caller gives output bounds: an output belongs to the
 // rank that has its anchor cell.
 //
-//   convolution   cell j s + c of output j, where c = (e - 1 - p - q) / 2
+//   convolution   cell j s + c of output j, where c = (K - 1 - p - q) / 2
 //                 rounded towards 0: the centre of its window if p = q
 //   transposed    cell i has outputs [i s + c, (i + 1) s + c), where
 //                 c = (M - N s) / 2 rounded towards 0
@@ -74,7 +74,7 @@
 //   none       without padding only. The exchange adds nothing at the field's
 //              edges, and the trims of the first and last ranks are smaller.
 //
-// PyTorch's padding='same' is p = (e - 1) / 2 rounded down, q = e - 1 - p.
+// PyTorch's padding='same' is p = (K - 1) / 2 rounded down, q = K - 1 - p.
 //
 // What cannot be cut: fewer outputs than ranks; a reflecting edge with halos as
 // wide as the field; other edges than zero and none for a transposed layer.

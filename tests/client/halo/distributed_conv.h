@@ -13,7 +13,7 @@
 
 namespace lockstep::halo_test {
 
-// Of rows and columns.
+// For rows and for columns.
 using PlaneBounds = std::array<std::vector<int64_t>, 2>;
 using PlaneCut = std::array<ConvCut, 2>;
 

@@ -80,7 +80,7 @@ void RunNorm(const TorchNormCase& torch, const std::vector<int64_t>& bounds,
   const NormAffine<T> affine{gamma, beta, torch.epsilon};
 
   std::vector<NormRank<T>> ranks;
-  std::vector<std::vector<Moments>> local;
+  std::vector<std::vector<NormMoments>> local;
   std::vector<double> sums;
   for (size_t r = 0; r + 1 < bounds.size(); ++r) {
     const int64_t rows = bounds[r + 1] - bounds[r];
@@ -98,9 +98,9 @@ void RunNorm(const TorchNormCase& torch, const std::vector<int64_t>& bounds,
   for (const auto& moments : local) {
     AddTo(squares, *CentredSquares(moments, sums));
   }
-  const std::vector<Moments> total = *TotalMoments(sums, squares);
+  const std::vector<NormMoments> total = *TotalMoments(sums, squares);
   for (size_t s = 0; s < total.size(); ++s) {
-    Moments merged;
+    NormMoments merged;
     for (const auto& moments : local) merged = Merge(merged, moments[s]);
     EXPECT_EQ(merged.count, total[s].count);
     EXPECT_NEAR(merged.mean, total[s].mean, 1e-13);
@@ -134,7 +134,7 @@ void RunNorm(const TorchNormCase& torch, const std::vector<int64_t>& bounds,
   EXPECT_LE(NormDistance(dbeta, torch.dbeta), tolerance);
   if (torch.kind == NormKind::kBatch) {
     std::vector<double> mean, variance;
-    for (const Moments& moments : total) {
+    for (const NormMoments& moments : total) {
       mean.push_back(moments.mean);
       variance.push_back(moments.UnbiasedVariance());
     }
@@ -181,8 +181,8 @@ TEST(DomainNormTest, ALargeMeanCostsNoDigitsOfTheVariance) {
   AddTo(sums, MomentSums(b));
   AddTo(squares, *CentredSquares(a, sums));
   AddTo(squares, *CentredSquares(b, sums));
-  // Of -1, 1, 3, -3 and 0.5: mean 0.1, m2 20.25 - 5 * 0.01.
-  const Moments total = TotalMoments(sums, squares)->front();
+  // The values -1, 1, 3, -3 and 0.5 have mean 0.1, m2 20.25 - 5 * 0.01.
+  const NormMoments total = TotalMoments(sums, squares)->front();
   EXPECT_EQ(total.count, 5);
   EXPECT_NEAR(total.mean - kMean, 0.1, 1e-3);
   EXPECT_NEAR(total.m2, 20.2, 1e-6);
@@ -197,17 +197,17 @@ TEST(DomainNormTest, TheSecondPassCorrectsARoundedMean) {
   EXPECT_NEAR(LocalMoments(layout, three)->front().m2, 8.0 / 3, 1e-12);
   layout.cells = 1 << 17;
   const std::vector<double> many(1 << 17, 0.1);
-  const Moments moments = LocalMoments(layout, many)->front();
+  const NormMoments moments = LocalMoments(layout, many)->front();
   EXPECT_EQ(moments.mean, 0.1);
   EXPECT_GE(moments.m2, 0);
   EXPECT_LE(moments.m2, 1e-24);
 }
 
 TEST(DomainNormTest, MergingWithNothingChangesNothing) {
-  const Moments some{3, 2.5, 7};
+  const NormMoments some{3, 2.5, 7};
   EXPECT_EQ(Merge(some, {}), some);
   EXPECT_EQ(Merge({}, some), some);
-  EXPECT_EQ(Merge({}, {}), Moments{});
+  EXPECT_EQ(Merge({}, {}), NormMoments{});
 }
 
 TEST(DomainNormTest, WithoutGammaAndBetaTheyAreOneAndZero) {
@@ -245,7 +245,7 @@ TEST(DomainNormTest, RefusesLayoutsAndSizesThatDoNotFit) {
               HasSubstr("x has 47 elements; the layout has 48"));
   const auto total = *LocalMoments(layout, x);
   std::vector<float> y(48);
-  const auto forward = [&](absl::Span<const Moments> moments,
+  const auto forward = [&](absl::Span<const NormMoments> moments,
                            const NormAffine<float>& affine, size_t size) {
     const absl::Status status = NormForward(layout, x, moments, affine,
                                             absl::MakeSpan(y).subspan(0, size));
