@@ -37,9 +37,9 @@
 // A program with tensors on a device computes the same sums there, in the same
 // layout; the functions here are for host memory.
 //
-// Accuracy: sums of squares are about a mean, so nothing is lost where the mean
-// is large against the deviation, as in E[x^2] - E[x]^2. A rank's m2 is about
-// its own mean; over the ranks, with n the counts,
+// Accuracy: sums of squares are about a mean, so no digits cancel where the
+// mean is large against the deviation, as they do in E[x^2] - E[x]^2. A rank's
+// m2 is about its own mean; over the ranks, with n the counts,
 //
 //   mean = sum of n_r mean_r / sum of n_r
 //   m2   = sum of m2_r + n_r (mean_r - mean)^2

@@ -37,12 +37,14 @@ ConvDim Padded(int64_t kernel, int64_t stride, int64_t padding) {
 }
 
 TEST(CutConvTest, TheExampleOfTheHeader) {
-  const ConvCut cut = CutOf(Padded(3, 2, 1), {0, 5, 10});
-  EXPECT_EQ(cut.low, 1);
-  EXPECT_EQ(cut.high, 1);
-  EXPECT_EQ(cut.blocks[0], ConvBlock{});
-  EXPECT_EQ(cut.blocks[1], (ConvBlock{.trim_low = 1, .trim_high = 1}));
-  EXPECT_THAT(cut.output_bounds, ElementsAre(0, 3, 5));
+  const auto cut =
+      CutConv({.kernel = 3, .stride = 2, .padding_low = 1, .padding_high = 1},
+              {0, 5, 10});
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(cut->Halo(-2, "y"), (HaloDim{-2, "y", 1, 1, HaloEdge::kZero}));
+  EXPECT_EQ(cut->blocks[0], ConvBlock{});
+  EXPECT_EQ(cut->blocks[1], (ConvBlock{.trim_low = 1, .trim_high = 1}));
+  EXPECT_THAT(cut->output_bounds, ElementsAre(0, 3, 5));
 }
 
 TEST(CutConvTest, AHaloHasTheEdgeOfTheLayer) {
