@@ -44,7 +44,7 @@ MAY_INCLUDE = {
                     "client/executor"],
     "client/executor": [*_TRANSPORT, "client/transport/common"],
     "client/session": [*_ANY_TRANSPORT, "plan/verify", "proto", "client/executor",
-                       "client/collectives"],
+                       "client/collectives", "client/halo"],
     "client/gradient": _WORKER,
     "client/pipeline": _WORKER,
     "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels",
