@@ -160,6 +160,7 @@ void Executor::LaunchQueued() {
 void Executor::LaunchOnQueue(const UnitRef& unit) {
   queue_->Launch(*program_->lanes()[unit.lane].operations[unit.unit],
                  TakeEvents(unit));
+  Count(*program_, unit);
   undrained_ = true;
 }
 
@@ -290,9 +291,16 @@ absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
   }
   absl::Status enqueued = EnqueueTogether(
       planned, *communicators_[unit.communicator], *launch.stream);
+  if (enqueued.ok()) Count(*launch.program, launch.unit);
   if (enqueued.ok()) return launch.stream->Record();
   launch.owner->Failed(lane.transfers[unit.first], unit.communicator, enqueued);
   return enqueued;
+}
+
+void Executor::Count(const Program& program, const UnitRef& unit) const {
+  if (traffic_ == nullptr) return;
+  traffic_->Add(program.lanes()[unit.lane].planned->kind,
+                program.At(unit).bytes);
 }
 
 void Executor::EndLaunch(const UnitRef& unit,

@@ -33,6 +33,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,6 +41,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "client/executor/lane_traffic.h"
 #include "client/executor/pipeline_run.h"
 #include "client/executor/program.h"
 #include "client/transport/device_context.h"
@@ -71,6 +73,11 @@ class Executor {
   // are the same in all revisions and keep their state. Errors of the
   // DeviceContext.
   absl::Status Adopt(std::shared_ptr<const Program> program);
+
+  // Counts what is launched from now on. A captured step is counted once.
+  void CountTraffic(std::shared_ptr<LaneTraffic> traffic) {
+    traffic_ = std::move(traffic);
+  }
 
   // --- Readiness ---
 
@@ -186,12 +193,14 @@ class Executor {
   absl::StatusOr<Event> LaunchOnStream(const PendingLaunch& launch);
   void EndLaunch(const UnitRef& unit, const absl::StatusOr<Event>& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Count(const Program& program, const UnitRef& unit) const;
   std::string WhatHolds(const UnitRef& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunIfClosed();
 
   std::vector<std::unique_ptr<Communicator>> communicators_;
   const std::shared_ptr<transport::DeviceContext> compute_;
+  std::shared_ptr<LaneTraffic> traffic_;  // or null
   PipelineRun pipeline_run_;
   std::atomic<bool> on_close_{false};
   std::atomic<bool> closed_{false};  // verdict launched, queue not yet run

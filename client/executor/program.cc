@@ -66,6 +66,7 @@ absl::Status Program::AddLane(int number, const plan::Lane& lane,
             lane.name, i, Describe(transfer)));
       }
       unit.pending += options.pending_of(lane, transfer);
+      unit.bytes += LaneTraffic::BytesOf(transfer);
       members.push_back(&transfer);
       made.unit_of.push_back(static_cast<int>(made.units.size()));
     }

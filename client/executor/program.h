@@ -24,6 +24,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/executor/lane_owner.h"
+#include "client/executor/lane_traffic.h"
 #include "client/executor/unit_operation.h"
 #include "plan/ir.h"
 
@@ -52,7 +53,8 @@ struct Unit {
   int communicator = -1;
   int pending = 0;
   std::vector<UnitRef> after;  // units of other lanes
-  int named = 0;  // the first so many of `after` are data dependencies
+  int named = 0;       // the first so many of `after` are data dependencies
+  uint64_t bytes = 0;  // LaneTraffic::BytesOf its transfers
 };
 
 class Program {

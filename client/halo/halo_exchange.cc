@@ -125,6 +125,9 @@ absl::Status HaloExchange::Impl::Connect(
   for (const HaloPass pass : {HaloPass::kForward, HaloPass::kAdjoint}) {
     const size_t p = IndexOf(pass);
     made->transfers[p] = TransfersOf(plan->ranks[rank], routes.halo, pass);
+    for (const plan::Transfer* transfer : made->transfers[p]) {
+      made->bytes[p] += executor::LaneTraffic::BytesOf(*transfer);
+    }
     for (const bool in_place : {false, true}) {
       made->lists[p][in_place] =
           halo::MakeLists(halo, routes, coordinates, pass, in_place);
@@ -264,6 +267,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
       planned.push_back({transfers[i], {data, data}});
     }
     status = executor::EnqueueTogether(planned, *communicator, stream);
+    if (status.ok()) to->group->Count(to->bytes[p]);
   }
   if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
   *done = stream.Record();

@@ -13,6 +13,7 @@
 #define LOCKSTEP_CLIENT_HALO_HALO_EXCHANGE_IMPL_H_
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,6 +79,7 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
     // [pass][in place]
     std::array<std::array<halo::PassLists, 2>, 2> lists;
     std::array<std::vector<const plan::Transfer*>, 2> transfers;  // [pass]
+    std::array<uint64_t, 2> bytes = {};  // that are sent; [pass]
     std::vector<kernels::StridedBox> trim;
     ArenaBuffer buffer;  // of messages
   };

@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
 #define LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/collectives/axis_group_impl.h"
+#include "client/executor/lane_traffic.h"
 #include "client/transport/device_context.h"
 #include "lockstep/arena.h"
 #include "lockstep/stream.h"
@@ -25,13 +27,15 @@ class HaloGroup {
   using Allocate = std::function<absl::StatusOr<ArenaBuffer>(size_t bytes)>;
 
   // `members`: connected; null for one rank alone. `context`: of the memory
-  // that `allocate` gives, which peers may read.
+  // that `allocate` gives, which peers may read. `traffic` may be null.
   HaloGroup(std::shared_ptr<AxisGroup::Impl> members,
             std::shared_ptr<transport::DeviceContext> context,
-            Allocate allocate)
+            Allocate allocate,
+            std::shared_ptr<executor::LaneTraffic> traffic = nullptr)
       : members_(std::move(members)),
         context_(std::move(context)),
-        allocate_(std::move(allocate)) {}
+        allocate_(std::move(allocate)),
+        traffic_(std::move(traffic)) {}
 
   // Null for one rank alone.
   AxisGroup::Impl* members() const { return members_.get(); }
@@ -39,6 +43,11 @@ class HaloGroup {
   bool on_device() const { return context_->NeedsOneOrder(); }
   absl::StatusOr<ArenaBuffer> AllocateBuffer(size_t bytes) const {
     return allocate_(bytes);
+  }
+
+  // Counts bytes that were enqueued.
+  void Count(uint64_t bytes) const {
+    if (traffic_ != nullptr) traffic_->Add(plan::LaneKind::kHalo, bytes);
   }
 
   // The stream of exchanges that the caller does not wait for at once.
@@ -52,6 +61,7 @@ class HaloGroup {
   const std::shared_ptr<AxisGroup::Impl> members_;
   const std::shared_ptr<transport::DeviceContext> context_;
   const Allocate allocate_;
+  const std::shared_ptr<executor::LaneTraffic> traffic_;  // or null
   std::unique_ptr<Stream> own_;
   std::unique_ptr<HostStream> inline_;
   Event newest_;

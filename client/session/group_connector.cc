@@ -215,6 +215,7 @@ absl::StatusOr<PlanInEffect> Session::Impl::Connect(plan::Plan plan) {
   auto executor = executor::Executor::Create(*std::move(communicators),
                                              *std::move(compute));
   if (!executor.ok()) return FailHere(step(), "Connect", executor.status());
+  (*executor)->CountTraffic(traffic_);
   PlanInEffect connected{std::move(plan), rank(), *std::move(executor)};
   if (HasPipeline(connected.plan.ranks[rank()])) pipeline_ = connected;
   return connected;

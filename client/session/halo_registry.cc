@@ -54,7 +54,9 @@ bool HaloRegistry::empty() const {
 absl::Status HaloRegistry::Connect(
     const plan::Plan& plan, int rank, bool checked,
     std::shared_ptr<transport::DeviceContext> context,
-    halo::HaloGroup::Allocate allocate, Communicators* communicators) {
+    halo::HaloGroup::Allocate allocate,
+    std::shared_ptr<executor::LaneTraffic> traffic,
+    Communicators* communicators) {
   MutexLock lock(&mutex_);
   // The exchanges keep the plan: their messages are transfers of it.
   const auto shared = std::make_shared<const plan::Plan>(plan);
@@ -89,8 +91,8 @@ absl::Status HaloRegistry::Connect(
         group.communicator = std::move((*communicators)[planned.communicator]);
         group.members->Connect(group.communicator, {});
       }
-      group.group =
-          std::make_shared<halo::HaloGroup>(group.members, context, allocate);
+      group.group = std::make_shared<halo::HaloGroup>(group.members, context,
+                                                      allocate, traffic);
     }
     absl::Status connected = halo->Connect(shared, rank, *routes, group.group);
     if (!connected.ok()) return connected;

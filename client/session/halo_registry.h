@@ -52,6 +52,7 @@ class HaloRegistry {
   absl::Status Connect(const plan::Plan& plan, int rank, bool checked,
                        std::shared_ptr<transport::DeviceContext> context,
                        halo::HaloGroup::Allocate allocate,
+                       std::shared_ptr<executor::LaneTraffic> traffic,
                        Communicators* communicators);
 
   // Aborts the communicators. Does not block.

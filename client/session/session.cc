@@ -37,6 +37,8 @@ absl::StatusOr<HaloExchange> Session::Halo(const HaloSpec& halo) {
   return impl_->Halo(halo);
 }
 
+LaneBytes Session::lane_bytes() const { return impl_->lane_bytes(); }
+
 absl::Status Session::Connect() { return impl_->ConnectGroups(); }
 
 Session::BusyScope Session::Busy(const std::string& reason,

@@ -169,6 +169,12 @@ absl::StatusOr<HaloExchange> Session::Impl::Halo(const HaloSpec& halo) {
   return halos_.Declare(spec().mesh, halo);
 }
 
+LaneBytes Session::Impl::lane_bytes() const {
+  return {.gradient = traffic_->Of(plan::LaneKind::kGradient),
+          .pipeline = traffic_->Of(plan::LaneKind::kPipeline),
+          .halo = traffic_->Of(plan::LaneKind::kHalo)};
+}
+
 absl::Status Session::Impl::ConnectGroups() {
   auto plan = AgreeOnPlan({});
   if (!plan.ok()) return plan.status();
@@ -198,7 +204,7 @@ absl::Status Session::Impl::ConnectDeclared(
                       communicators);
   if (!connected.ok()) return connected;
   connected = halos_.Connect(plan, rank(), spec().checked, device, allocate,
-                             communicators);
+                             traffic_, communicators);
   if (!connected.ok()) return connected;
   AddWatch([this](const absl::Status& cause) {
     groups_.Abort(std::string(cause.message()));

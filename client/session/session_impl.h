@@ -117,6 +117,7 @@ class Session::Impl {
   absl::StatusOr<AxisGroup> Group(
       const protocol::AxisGroupDeclaration& declaration);
   absl::StatusOr<HaloExchange> Halo(const HaloSpec& halo);
+  LaneBytes lane_bytes() const;
   // Agrees on a plan without parameters and connects its groups and halos.
   absl::Status ConnectGroups();
 
@@ -257,6 +258,8 @@ class Session::Impl {
   std::shared_ptr<const session::View> formed_;  // when the epoch was formed
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
+  const std::shared_ptr<executor::LaneTraffic> traffic_ =
+      std::make_shared<executor::LaneTraffic>();
   session::GroupRegistry groups_;
   session::HaloRegistry halos_;
 

@@ -1,6 +1,8 @@
 // A 3x3 convolution with zero padding: keeps height and width.
 //
 //   weight[3][3][in][out], bias[out]; the arithmetic is in correlation.h.
+//
+// In a domain its images are a rank's rows, and the frame has the neighbours'.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_CONVOLUTION_H_
@@ -10,13 +12,16 @@
 #include <vector>
 
 #include "examples/digits/block.h"
+#include "examples/digits/row_domain.h"
 
 namespace lockstep::digits {
 
 template <typename T>
 class Convolution : public Block<T> {
  public:
-  Convolution(std::string name, Shape input, int out_channels, uint64_t seed);
+  // `domain` may be null: the images are whole. It outlives the block.
+  Convolution(std::string name, Shape input, int out_channels, uint64_t seed,
+              RowDomain<T>* domain = nullptr);
 
   Tensor<T> Forward(Tensor<T> input, Tensor<T>* saved) const override;
   Tensor<T> BackwardInput(const Tensor<T>& d_output,
@@ -28,6 +33,7 @@ class Convolution : public Block<T> {
   }
 
  private:
+  RowDomain<T>* const domain_;
   Parameter<T> weight_;
   Parameter<T> bias_;
 };

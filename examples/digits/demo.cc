@@ -11,8 +11,8 @@
 // on the wire, every worker instead compares every step's gradients with those
 // of one process, from equal weights, within the bound of rounding
 // (wire_bound.h). With --device cuda the workers train on the GPUs of this
-// machine (gpu_workers.h), and the one process on the host.
-// machine (gpu_workers.h), the one process still on the host.
+// machine (gpu_workers.h), the one process still on the host. With an axis
+// domain images are cut over rows, so that halos move as well (row_domain.h).
 
 #include <signal.h>
 
@@ -102,12 +102,13 @@ int RunDemo(const Flags& flags) {
 
   // A single stage cannot classify images, but equal weights classify equally.
   const double accuracy =
-      flags.pipe > 1 ? screen.accuracy() : accuracy_together;
+      flags.has_stages() ? screen.accuracy() : accuracy_together;
   const absl::StatusOr<double> difference = CompareWithOneProcess(flags, files);
   if (!difference.ok()) return Fail(difference.status());
   const bool same = IsTheSame(flags, screen, *difference);
+  const bool moved = MovedAll(flags, screen);
   const bool reads_enough = ReadsEnough(flags, accuracy);
-  if (!same || !reads_enough) return Fail();
+  if (!same || !moved || !reads_enough) return Fail();
   absl::PrintF("demo: PASS\n");
   return 0;
 }

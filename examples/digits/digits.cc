@@ -30,6 +30,7 @@
 #include "examples/digits/gradient_audit.h"
 #include "examples/digits/network.h"
 #include "examples/digits/progress_report.h"
+#include "examples/digits/traffic_report.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
 #include "lockstep/gradient_sync.h"
@@ -223,6 +224,7 @@ absl::Status Run(const WorkerFlags& flags) {
                              ? Train<double>(flags, **session)
                              : Train<float>(flags, **session);
   if (!trained.ok()) return trained;
+  if (flags.training.machine_progress) ReportTraffic((*session)->lane_bytes());
   return (*session)->Leave();
 }
 

@@ -12,6 +12,7 @@
 #include "examples/digits/flags.h"
 #include "examples/digits/pipe_worker.h"
 #include "examples/digits/progress_report.h"
+#include "examples/digits/traffic_report.h"
 #include "examples/digits/weights_file.h"
 #include "lockstep/session.h"
 
@@ -21,6 +22,7 @@ namespace {
 struct PipeFlags {
   TrainingFlags training;
   std::string device = "cpu";
+  bool without_halos = false;
 };
 
 // The job of the environment; with GPUs its transport is nccl.
@@ -54,10 +56,12 @@ absl::Status Run(const PipeFlags& flags) {
   const auto trained = TrainPipe(
       {.recipe = recipe,
        .device = device.get(),
+       .without_halos = flags.without_halos,
        .after_update = [&](int64_t step,
                            double loss) { report.Passed(step, loss); }},
       **session);
   if (!trained.ok()) return trained.status();
+  if (flags.training.machine_progress) ReportTraffic((*session)->lane_bytes());
   const std::string& file = flags.training.save;
   absl::Status saved;
   if (!file.empty()) saved = WriteWeights(file, *trained);
@@ -74,6 +78,9 @@ int Main(int argc, char** argv) {
            "of transport nccl")
       .OneOf({"cpu", "cuda"})
       .ShowDefault();
+  line.AddFlag("--no-halo", &flags.without_halos,
+               "with an axis domain: leave out the rows of the neighbours, "
+               "which makes the training wrong");
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

@@ -8,6 +8,7 @@
 #include "examples/digits/convolution.h"
 #include "examples/digits/dataset.h"
 #include "examples/digits/dense.h"
+#include "examples/digits/gather_rows.h"
 #include "examples/digits/relu.h"
 
 namespace lockstep::digits {
@@ -107,11 +108,11 @@ namespace {
 
 template <typename T>
 std::unique_ptr<Block<T>> MakeBlock(const Layer& layer, Shape input,
-                                    uint64_t seed) {
+                                    uint64_t seed, RowDomain<T>* domain) {
   switch (layer.kind) {
     case LayerKind::kConvolution:
       return std::make_unique<Convolution<T>>(layer.name, input, layer.outputs,
-                                              seed);
+                                              seed, domain);
     case LayerKind::kRelu: return std::make_unique<Relu<T>>(layer.name, input);
     case LayerKind::kPool:
       return std::make_unique<AveragePool<T>>(layer.name, input);
@@ -123,21 +124,28 @@ std::unique_ptr<Block<T>> MakeBlock(const Layer& layer, Shape input,
 }  // namespace
 
 template <typename T>
-Network<T> DigitsNetwork(uint64_t seed, int first, int last) {
+Network<T> DigitsNetwork(uint64_t seed, int first, int last,
+                         RowDomain<T>* domain) {
   std::vector<std::unique_ptr<Block<T>>> blocks;
-  Shape shape{kSide, kSide, 1};
-  for (int i = 0; i < kDigitsBlocks; ++i) {
-    std::unique_ptr<Block<T>> block =
-        MakeBlock<T>(kDigitsLayers[i], shape, seed);
+  Shape shape{kSide / (domain == nullptr ? 1 : domain->size()), kSide, 1};
+  const auto add = [&](int i, std::unique_ptr<Block<T>> block) {
     shape = block->output_shape();
     if (first <= i && i < last) blocks.push_back(std::move(block));
+  };
+  bool is_cut = domain != nullptr;
+  for (int i = 0; i < kDigitsBlocks; ++i) {
+    if (is_cut && kDigitsLayers[i].kind == LayerKind::kDense) {
+      add(i, std::make_unique<GatherRows<T>>("gather", shape, domain));
+      is_cut = false;
+    }
+    add(i, MakeBlock<T>(kDigitsLayers[i], shape, seed, domain));
   }
   return Network<T>(std::move(blocks));
 }
 
 template class Network<float>;
 template class Network<double>;
-template Network<float> DigitsNetwork(uint64_t, int, int);
-template Network<double> DigitsNetwork(uint64_t, int, int);
+template Network<float> DigitsNetwork(uint64_t, int, int, RowDomain<float>*);
+template Network<double> DigitsNetwork(uint64_t, int, int, RowDomain<double>*);
 
 }  // namespace lockstep::digits

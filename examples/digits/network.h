@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "examples/digits/block.h"
 #include "examples/digits/layers.h"
+#include "examples/digits/row_domain.h"
 
 namespace lockstep::digits {
 
@@ -83,10 +84,11 @@ class Network {
 };
 
 // Builds blocks first .. last-1 of the picture above. The initial values of a
-// block do not depend on the range.
+// block do not depend on the range. With a domain the images are this rank's
+// rows, and are gathered before the first dense layer.
 template <typename T>
-Network<T> DigitsNetwork(uint64_t seed, int first = 0,
-                         int last = kDigitsBlocks);
+Network<T> DigitsNetwork(uint64_t seed, int first = 0, int last = kDigitsBlocks,
+                         RowDomain<T>* domain = nullptr);
 
 }  // namespace lockstep::digits
 

@@ -23,8 +23,11 @@ absl::Status NetworkStage::Forward(int m, TensorViews input,
                                    TensorViews output) {
   Tensor<double> samples =
       input.empty() ? images_(m) : Taken(input[0], network_.input_shape());
+  if (input.empty() && domain_ != nullptr) {
+    samples = OwnRows(samples, domain_->index(), domain_->size());
+  }
   Put(network_.Forward(std::move(samples), &trails_[m]), output[0]);
-  return absl::OkStatus();
+  return DomainStatus();
 }
 
 absl::Status NetworkStage::BackwardInput(int m, TensorViews output_gradient,
@@ -32,7 +35,11 @@ absl::Status NetworkStage::BackwardInput(int m, TensorViews output_gradient,
   const Tensor<double> d_input = network_.BackwardInput(
       Taken(output_gradient[0], network_.output_shape()), &trails_.at(m));
   if (!input_gradient.empty()) Put(d_input, input_gradient[0]);
-  return absl::OkStatus();
+  return DomainStatus();
+}
+
+absl::Status NetworkStage::DomainStatus() const {
+  return domain_ == nullptr ? absl::OkStatus() : domain_->status();
 }
 
 absl::Status NetworkStage::BackwardWeight(int m, TensorViews) {

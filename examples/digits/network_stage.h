@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "examples/digits/loss.h"
 #include "examples/digits/network.h"
+#include "examples/digits/session_domain.h"
 #include "examples/digits/stages.h"
 #include "lockstep/pipeline_stage.h"
 
@@ -24,9 +25,12 @@ using MicroBatchLabels = std::function<std::vector<int>(int micro_batch)>;
 
 class NetworkStage final : public PipelineStage {
  public:
-  NetworkStage(uint64_t seed, int stage, int stages, MicroBatchImages images)
-      : network_(StageNetwork(seed, stage, stages)),
-        images_(std::move(images)) {}
+  // `domain` may be null; else it outlives the stage, and `images` are whole.
+  NetworkStage(uint64_t seed, int stage, int stages, MicroBatchImages images,
+               SessionDomain* domain = nullptr)
+      : network_(StageNetwork(seed, stage, stages, domain)),
+        images_(std::move(images)),
+        domain_(domain) {}
 
   absl::Status Forward(int m, TensorViews input, TensorViews output) override;
   absl::Status BackwardInput(int m, TensorViews output_gradient,
@@ -37,7 +41,11 @@ class NetworkStage final : public PipelineStage {
 
  private:
   Network<double> network_;
+  // The first error of the domain.
+  absl::Status DomainStatus() const;
+
   const MicroBatchImages images_;
+  SessionDomain* const domain_;
   std::map<int, Trail<double>> trails_;  // of the micro-batches in flight
 };
 

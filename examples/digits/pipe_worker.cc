@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "examples/digits/dataset.h"
 #include "examples/digits/network_stage.h"
+#include "examples/digits/session_domain.h"
 #include "examples/digits/sgd.h"
 #include "examples/digits/stages.h"
 #include "examples/digits/through_host.h"
@@ -23,9 +27,9 @@ class PipelineWorker {
       : options_(options),
         session_(session),
         shape_(plan::ShapeOf(session.spec().pipeline, session.spec().mesh)),
-        place_(session.rank() % shape_.ranks),
-        replica_(session.rank() / shape_.ranks),
-        replicas_(session.world_size() / shape_.ranks) {}
+        place_(CoordinateOn(session.spec().pipeline.axis)),
+        replica_(CoordinateOn("data")),
+        replicas_(SizeOf("data")) {}
 
   // Work on the stream still reads and writes the message buffers.
   ~PipelineWorker() {
@@ -36,6 +40,7 @@ class PipelineWorker {
 
   absl::StatusOr<std::vector<NamedWeights>> Train() {
     absl::Status ready = ReadData();
+    if (ready.ok() && AxisIndex(kDomainAxis) >= 0) ready = MakeDomain();
     if (ready.ok()) ready = MakeStages();
     if (ready.ok()) ready = Connect();
     if (!ready.ok()) return ready;
@@ -50,7 +55,7 @@ class PipelineWorker {
       if (verdict->finite) sgd.Update();
       was_last = verdict->IsLast();
       // The first replica's share, scaled as if all shares were equal.
-      if (replica_ == 0 && HasLastStage() && options_.after_update) {
+      if (replica_ == 0 && ReportsReplica() && options_.after_update) {
         options_.after_update(s, *loss * replicas_);
       }
     }
@@ -60,6 +65,47 @@ class PipelineWorker {
 
  private:
   Device* device() const { return options_.device; }
+
+  int AxisIndex(absl::string_view axis) const {
+    return session_.spec().mesh.AxisIndex(axis);
+  }
+  int SizeOf(absl::string_view axis) const {
+    return session_.spec().mesh.axes[AxisIndex(axis)].size;
+  }
+  int CoordinateOn(absl::string_view axis) const {
+    return session_.spec().mesh.CoordinatesOf(session_.rank())[AxisIndex(axis)];
+  }
+
+  absl::Status MakeDomain() {
+    if (device() != nullptr) {
+      return absl::InvalidArgumentError(
+          "a mesh with domain wants the layers' memory on the host");
+    }
+    domain_.emplace(session_, SessionDomainOptions{
+                                  .batch = static_cast<int>(micro_batch_size_),
+                                  .without_halos = options_.without_halos});
+    for (int chunk = 0; chunk < shape_.virtual_stages; ++chunk) {
+      absl::Status declared =
+          domain_->Declare(StageOf(shape_, place_, chunk), shape_.stages());
+      if (!declared.ok()) return declared;
+    }
+    return absl::OkStatus();
+  }
+
+  // Gradients of convolutions are sums over the rows of a domain; all of its
+  // ranks compute those of dense layers.
+  ParameterOptions OptionsOf(const Parameter<double>& parameter, int stage) {
+    ParameterOptions options{.name = parameter.name(),
+                             .shape = parameter.shape(),
+                             .dtype = DType::kF64,
+                             .op = ReduceOp::kSum,
+                             .axes = {"data"},
+                             .stage = stage};
+    if (!domain_.has_value()) return options;
+    const bool is_cut = absl::StartsWith(parameter.name(), "conv");
+    (is_cut ? options.axes : options.replicated_over).push_back(kDomainAxis);
+    return options;
+  }
 
   absl::Status ReadData() {
     absl::StatusOr<Dataset> dataset = ParseDigits(EmbeddedCsv());
@@ -86,18 +132,14 @@ class PipelineWorker {
       const int stage = StageOf(shape_, place_, chunk);
       stages_.push_back(std::make_unique<NetworkStage>(
           options_.recipe.seed, stage, shape_.stages(),
-          [this](int m) { return Images<double>(dataset_, RowsOf(m)); }));
+          [this](int m) { return Images<double>(dataset_, RowsOf(m)); },
+          domain_.has_value() ? &*domain_ : nullptr));
       if (device() != nullptr) {
         through_host_.push_back(
             std::make_unique<ThroughHost>(stages_.back().get(), device()));
       }
       for (Parameter<double>* p : stages_.back()->network().parameters()) {
-        absl::StatusOr<ParameterId> id = sync_->Register({.name = p->name(),
-                                                          .shape = p->shape(),
-                                                          .dtype = DType::kF64,
-                                                          .op = ReduceOp::kSum,
-                                                          .axes = {"data"},
-                                                          .stage = stage});
+        absl::StatusOr<ParameterId> id = sync_->Register(OptionsOf(*p, stage));
         if (!id.ok()) return id.status();
         ids_[p] = *id;
         parameters_.push_back(p);
@@ -202,7 +244,10 @@ class PipelineWorker {
   }
   // The samples of the replica, reported by one of its ranks.
   double SamplesHere() const {
-    return HasLastStage() ? static_cast<double>(rows_.size()) : 0;
+    return ReportsReplica() ? static_cast<double>(rows_.size()) : 0;
+  }
+  bool ReportsReplica() const {
+    return HasLastStage() && (!domain_.has_value() || domain_->index() == 0);
   }
 
   const PipeWorkerOptions& options_;
@@ -215,6 +260,7 @@ class PipelineWorker {
   std::vector<int> train_;
   std::vector<int> rows_;  // of this step
   int64_t micro_batch_size_ = 0;
+  std::optional<SessionDomain> domain_;
   std::vector<std::unique_ptr<NetworkStage>> stages_;
   std::vector<std::unique_ptr<ThroughHost>> through_host_;  // for stages_
   std::vector<Parameter<double>*> parameters_;

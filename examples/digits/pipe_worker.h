@@ -6,6 +6,9 @@
 // Each replica trains on its share of every step's samples, micro-batch by
 // micro-batch; the gradients of a stage are summed over the replicas.
 //
+// If the mesh has the axis domain, the images of a replica are cut over rows
+// (row_domain.h): each stage is computed by all ranks of a domain.
+//
 // With a device, activations and gradients are in device memory. The layers are
 // still computed on the host, which copies what they need (ThroughHost): a test
 // of pipelines over NCCL, not of speed.
@@ -27,7 +30,8 @@ namespace lockstep::digits {
 
 struct PipeWorkerOptions {
   Recipe recipe;
-  Device* device = nullptr;  // null: host memory only
+  Device* device = nullptr;    // null: host memory only
+  bool without_halos = false;  // in a domain: SessionDomainOptions
   // Called with the loss of a step, as if all replicas had the same, on one
   // rank only.
   std::function<void(int64_t step, double loss)> after_update;

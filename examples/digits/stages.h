@@ -19,14 +19,23 @@ inline int FirstBlock(int stage, int stages) {
   return (kDigitsBlocks * stage + stages / 2) / stages;
 }
 
-inline Network<double> StageNetwork(uint64_t seed, int stage, int stages) {
+inline Network<double> StageNetwork(uint64_t seed, int stage, int stages,
+                                    RowDomain<double>* domain = nullptr) {
   return DigitsNetwork<double>(seed, FirstBlock(stage, stages),
-                               FirstBlock(stage + 1, stages));
+                               FirstBlock(stage + 1, stages), domain);
 }
 
-// The shape of one sample.
-inline Shape OutputOfStage(int stage, int stages) {
-  return StageNetwork(/*seed=*/1, stage, stages).output_shape();
+// The shape of one sample, of a rank's rows where images are cut among
+// `domain_size` ranks.
+inline Shape OutputOfStage(int stage, int stages, int domain_size = 1) {
+  Shape shape = StageNetwork(/*seed=*/1, stage, stages).output_shape();
+  const int last = FirstBlock(stage + 1, stages) - 1;
+  bool is_dense = false;
+  for (int i = 0; i <= last; ++i) {
+    is_dense |= kDigitsLayers[i].kind == LayerKind::kDense;
+  }
+  if (!is_dense) shape.height /= domain_size;
+  return shape;
 }
 
 // Enough for every schedule, and a divisor of a replica's samples.

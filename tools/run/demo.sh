@@ -5,7 +5,7 @@ usage_demo() {
   cat <<TXT
 usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--sync MODE] [--transport T | --device D]
-                  [--wire-dtype H [--error-feedback]] [--leaves N] [--hold]
+                  [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -14,7 +14,8 @@ a job that lockstepctl stop or drain ended. Where --device cuda finds no GPU it 
 and exits with 77.
 
   --workers N   worker processes (4)
-  --mesh M      data=N, or data=N,pipe=P: N replicas of a pipeline of P workers
+  --mesh M      data=N, or data=N,pipe=P: N replicas of a pipeline of P workers; or
+                data=N,pipe=P,domain=2: images are cut over rows, and halos move as well
   --schedule S  of the pipeline: gpipe, 1f1b, interleaved, zb-h1 or zb-v
   --steps N     training steps (400); after fewer than 150 the accuracy is not judged
   --seed N      of weights and samples
@@ -27,6 +28,7 @@ and exits with 77.
   --wire-dtype H   what gradients are cast to on their way: none, bf16 or f16
   --error-feedback add what the cast took to the next step's gradients
   --leaves N    sums whose bits do not depend on the number of workers, of N parts of each batch
+  --no-halo     with domain: leave out the neighbours' rows; it must end with 'demo: FAIL'
   --hold        train until interrupted or ended by an operator; prints
                 'coordinator: HOST:PORT' and 'job: digits'
 TXT
@@ -35,7 +37,7 @@ TXT
 # The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
   --wire-dtype --leaves)
-readonly demo_switches=(--error-feedback --hold)
+readonly demo_switches=(--error-feedback --hold --no-halo)
 
 run_demo() {
   local preset="${LOCKSTEP_PRESET:-user}"

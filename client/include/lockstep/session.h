@@ -66,6 +66,15 @@ struct JoinOptions {
   absl::Duration connect_timeout = absl::Seconds(30);
 };
 
+// Bytes by kind of lane (docs/architecture.md): the input of each operation; a
+// message counts on its sender. Verdicts and groups' collectives are not
+// included.
+struct LaneBytes {
+  uint64_t gradient = 0;
+  uint64_t pipeline = 0;
+  uint64_t halo = 0;
+};
+
 class LOCKSTEP_EXPORT Session {
  public:
   // Errors: Unavailable (no coordinator answered), InvalidArgument (another
@@ -123,6 +132,10 @@ class LOCKSTEP_EXPORT Session {
   // InvalidArgument (one that some members did not declare, or differently),
   // FailedPrecondition (called before, or Seal was), Session::status().
   absl::Status Connect();
+
+  // What this rank has sent so far, of gradients as they are on the wire. The
+  // steps of a captured graph count once.
+  LaneBytes lane_bytes() const;
 
   // Tells the coordinator to expect no progress for at most `max`, until the
   // returned object is destroyed: for validation, loading, compiling. With

@@ -1,6 +1,7 @@
 #include "examples/digits/demo/flags.h"
 
 #include <cstdio>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "base/command_line.h"
 #include "base/open_files.h"
 #include "examples/digits/stages.h"
@@ -22,21 +24,32 @@ constexpr int kFilesOfLauncher = 16;
 // Practically unlimited: a step takes milliseconds.
 constexpr int64_t kStepsOnHold = int64_t{1} << 40;
 
-// Sets workers and pipe.
+// Images have 8 rows, and are pooled twice: 2 ranks can cut them.
+constexpr int kDomainMax = 2;
+
+// Sets workers, pipe and domain.
 absl::Status ReadMesh(const std::string& text, Flags* flags) {
   if (text.empty()) return absl::OkStatus();
   const absl::StatusOr<Mesh> mesh = ParseMesh(text);
   if (!mesh.ok()) return mesh.status();
   const std::vector<MeshAxis>& axes = mesh->axes;
-  const bool known =
-      !axes.empty() && axes[0].name == "data" &&
-      (axes.size() == 1 || (axes.size() == 2 && axes[1].name == "pipe"));
+  constexpr absl::string_view kAxes[] = {"data", "pipe", "domain"};
+  bool known = !axes.empty() && axes.size() <= std::size(kAxes);
+  for (size_t i = 0; known && i < axes.size(); ++i) {
+    known = axes[i].name == kAxes[i];
+  }
   if (!known) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("mesh ", text, ": takes data=N or data=N,pipe=P"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mesh ", text,
+        ": takes data=N, data=N,pipe=P or data=N,pipe=P,domain=D"));
   }
   flags->workers = mesh->WorldSize();
-  flags->pipe = axes.size() == 2 ? axes[1].size : 1;
+  flags->pipe = axes.size() > 1 ? axes[1].size : 1;
+  flags->domain = axes.size() > 2 ? axes[2].size : 1;
+  if (flags->domain > kDomainMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "mesh %s: the images can be cut among %d ranks", text, kDomainMax));
+  }
   if (flags->stages() > kDigitsBlocks) {
     return absl::InvalidArgumentError(
         absl::StrFormat("mesh %s: the network has %d blocks, too few for %d "
@@ -44,7 +57,7 @@ absl::Status ReadMesh(const std::string& text, Flags* flags) {
                         text, kDigitsBlocks, flags->stages()));
   }
   const int64_t parts = flags->replicas() * MicroBatches(flags->pipe);
-  if (flags->pipe > 1 && Recipe{}.global_batch % parts != 0) {
+  if (flags->has_stages() && Recipe{}.global_batch % parts != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "mesh %s: a step's %d samples do not divide into %d micro-batches",
         text, Recipe{}.global_batch, parts));
@@ -90,7 +103,12 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
       .OneOf({"cpu", "cuda"})
       .Excludes(transport)
       .ShowDefault();
-  line.Add("--mesh", mesh, "data=N, or data=N,pipe=P: P stages' ranks");
+  line.Add("--mesh", mesh,
+           "data=N, data=N,pipe=P (P stages' ranks), or "
+           "data=N,pipe=P,domain=2 (images cut over rows)");
+  line.AddFlag("--no-halo", &flags->without_halos,
+               "with domain: leave out the rows of the neighbours, which "
+               "makes the training wrong");
   line.Add("--schedule", &flags->schedule, "of a mesh with pipe")
       .OneOf({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"})
       .ShowDefault();
@@ -100,14 +118,27 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
 
 // Describes a conflict between flags that are valid one by one.
 absl::Status Contradiction(const Flags& flags) {
-  if (flags.leaves > 0 && flags.pipe > 1) {
+  if (flags.without_halos && flags.domain == 1) {
+    return absl::InvalidArgumentError("--no-halo wants a mesh with domain=2");
+  }
+  if (flags.on_gpus() && flags.domain > 1) {
+    return absl::InvalidArgumentError(
+        "a mesh with domain wants --device cpu: the layers of its pipeline "
+        "are computed on the host");
+  }
+  if (flags.sync == "negotiated" && flags.has_stages()) {
+    return absl::InvalidArgumentError(
+        "--sync negotiated wants a mesh of data only");
+  }
+  if (flags.leaves > 0 && flags.has_stages()) {
     return absl::InvalidArgumentError("--leaves wants a mesh without pipe");
   }
-  if (flags.sync == "reduce_scatter" && (flags.on_gpus() || flags.pipe > 1)) {
+  if (flags.sync == "reduce_scatter" &&
+      (flags.on_gpus() || flags.has_stages())) {
     return absl::InvalidArgumentError(
         "--sync reduce_scatter wants --device cpu and a mesh without pipe");
   }
-  if (flags.halves() && (flags.on_gpus() || flags.pipe > 1)) {
+  if (flags.halves() && (flags.on_gpus() || flags.has_stages())) {
     return absl::InvalidArgumentError(
         "--wire-dtype wants --device cpu and a mesh without pipe");
   }

@@ -22,7 +22,9 @@ struct Flags {
   bool error_feedback = false;
   int leaves = 0;
   std::string schedule = "1f1b";  // with pipe > 1
-  int pipe = 1;                   // ranks of each replica
+  int pipe = 1;                   // ranks of each pipeline
+  int domain = 1;                 // ranks that an image is cut among
+  bool without_halos = false;     // with domain > 1
   std::string device = "cpu";
   GpuPlaces gpus;  // with device cuda
   bool hold = false;
@@ -35,7 +37,8 @@ struct Flags {
     return schedule == "interleaved" || schedule == "zb-v" ? 2 : 1;
   }
   int stages() const { return pipe * virtual_stages(); }
-  int replicas() const { return workers / pipe; }
+  int replicas() const { return workers / pipe / domain; }
+  bool has_stages() const { return pipe > 1 || domain > 1; }
 };
 
 // Reads and checks `flags`, and finds the GPUs if the flags ask for them.

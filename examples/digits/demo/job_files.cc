@@ -9,22 +9,24 @@ namespace lockstep::digits {
 namespace {
 
 std::string MeshOf(const Flags& flags) {
-  if (flags.pipe == 1) return absl::StrCat("data=", flags.workers);
-  return absl::StrFormat("data=%d,pipe=%d", flags.replicas(), flags.pipe);
+  if (!flags.has_stages()) return absl::StrCat("data=", flags.workers);
+  return absl::StrFormat(
+      "data=%d,pipe=%d%s", flags.replicas(), flags.pipe,
+      flags.domain > 1 ? absl::StrFormat(",domain=%d", flags.domain) : "");
 }
 
 // The pipeline section of the spec, with the types of activations; empty
 // without stages.
 std::string PipelineOf(const Flags& flags) {
-  if (flags.pipe == 1) return "";
+  if (!flags.has_stages()) return "";
   const int micro_batches = MicroBatches(flags.pipe);
   const int64_t samples =
       Recipe{}.global_batch / flags.replicas() / micro_batches;
   std::string activations;
   for (int stage = 0; stage + 1 < flags.stages(); ++stage) {
-    absl::StrAppendFormat(&activations, "%s\"f64[%d,%d]\"",
-                          stage == 0 ? "" : ", ", samples,
-                          OutputOfStage(stage, flags.stages()).size());
+    absl::StrAppendFormat(
+        &activations, "%s\"f64[%d,%d]\"", stage == 0 ? "" : ", ", samples,
+        OutputOfStage(stage, flags.stages(), flags.domain).size());
   }
   return absl::StrFormat(
       "pipeline: {schedule: %s, micro_batches: %d, virtual_stages: %d, "

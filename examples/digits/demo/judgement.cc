@@ -21,14 +21,15 @@ int64_t StepsToLeastAccuracy(uint64_t seed) {
   return seed == Recipe{}.seed ? 150 : Recipe{}.steps;
 }
 
-// The trained weights of a replica's ranks, in the order of the network.
+// The trained weights of a replica's ranks, in the order of the network. All
+// ranks of a domain have the same: those of rank `in_domain`.
 absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
-    const Flags& flags, const JobFiles& files, int replica,
+    const Flags& flags, const JobFiles& files, int replica, int in_domain,
     absl::Span<const NamedWeights> order) {
   std::vector<NamedWeights> all;
   for (int place = 0; place < flags.pipe; ++place) {
-    absl::StatusOr<std::vector<NamedWeights>> part =
-        ReadWeights(files.OfWorker(replica * flags.pipe + place));
+    absl::StatusOr<std::vector<NamedWeights>> part = ReadWeights(files.OfWorker(
+        (replica * flags.pipe + place) * flags.domain + in_domain));
     if (!part.ok()) return part.status();
     for (NamedWeights& weights : *part) all.push_back(std::move(weights));
   }
@@ -51,9 +52,9 @@ absl::StatusOr<double> CompareWith(
     const JobFiles& files) {
   if (!one.ok()) return one.status();
   double largest = 0;
-  for (int replica = 0; replica < flags.replicas(); ++replica) {
+  for (int copy = 0; copy < flags.replicas() * flags.domain; ++copy) {
     const absl::StatusOr<std::vector<NamedWeights>> weights =
-        WeightsOf(flags, files, replica, *one);
+        WeightsOf(flags, files, copy / flags.domain, copy % flags.domain, *one);
     if (!weights.ok()) return weights.status();
     const absl::StatusOr<double> difference = LargestDifference(*one, *weights);
     if (!difference.ok()) return difference.status();
@@ -71,8 +72,9 @@ absl::StatusOr<double> CompareWithOneProcess(const Flags& flags,
 
 absl::StatusOr<double> CompareReplicas(const Flags& flags,
                                        const JobFiles& files) {
-  return CompareWith(WeightsOf(flags, files, /*replica=*/0, /*order=*/{}),
-                     flags, files);
+  return CompareWith(
+      WeightsOf(flags, files, /*replica=*/0, /*in_domain=*/0, /*order=*/{}),
+      flags, files);
 }
 
 bool IsTheSame(const Flags& flags, const Screen& screen, double difference) {
@@ -87,6 +89,15 @@ bool IsTheSame(const Flags& flags, const Screen& screen, double difference) {
       screen.gradient_error(), screen.audits(), flags.workers, difference,
       flags.steps);
   return screen.audits() == flags.workers && screen.gradient_error() <= 1;
+}
+
+bool MovedAll(const Flags& flags, const Screen& screen) {
+  const LaneBytes& bytes = screen.bytes_moved();
+  absl::PrintF("bytes moved: gradient %d, pipeline %d, halo %d\n",
+               bytes.gradient, bytes.pipeline, bytes.halo);
+  return (flags.workers == 1 || bytes.gradient > 0) &&
+         (flags.pipe == 1 || bytes.pipeline > 0) &&
+         (flags.domain == 1 || bytes.halo > 0);
 }
 
 bool ReadsEnough(const Flags& flags, double accuracy) {

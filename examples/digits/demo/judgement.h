@@ -24,6 +24,10 @@ inline constexpr double kLargestDifference = 1e-9;
 // Prints the difference, and returns whether it is within the tolerance.
 bool IsTheSame(const Flags& flags, const Screen& screen, double difference);
 
+// Prints the bytes that each kind of lane moved, and returns whether those that
+// the mesh needs have moved some.
+bool MovedAll(const Flags& flags, const Screen& screen);
+
 // Prints the accuracy, and returns whether it is sufficient.
 bool ReadsEnough(const Flags& flags, double accuracy);
 

@@ -33,6 +33,12 @@ void Screen::Take(const std::string& name, absl::string_view line) {
     steps_done_ = progress->done;
     return flags_.hold ? ShowEndless(*progress) : printer_.Show(*progress);
   }
+  if (const std::optional<LaneBytes> bytes = TrafficFromMachineLine(line)) {
+    bytes_moved_.gradient += bytes->gradient;
+    bytes_moved_.pipeline += bytes->pipeline;
+    bytes_moved_.halo += bytes->halo;
+    return;
+  }
   absl::string_view rest = line;
   if (absl::ConsumePrefix(&rest, kAccuracyPrefix)) {
     absl::ConsumeSuffix(&rest, " %");

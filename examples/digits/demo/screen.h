@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "examples/digits/demo/flags.h"
 #include "examples/digits/progress_report.h"
+#include "examples/digits/traffic_report.h"
 
 namespace lockstep::digits {
 
@@ -26,6 +27,8 @@ class Screen {
   // fraction of its bound.
   int audits() const { return audits_; }
   double gradient_error() const { return gradient_error_; }
+  // By all workers together.
+  const LaneBytes& bytes_moved() const { return bytes_moved_; }
 
  private:
   const Flags& flags_;
@@ -34,6 +37,7 @@ class Screen {
   int64_t steps_done_ = 0;
   int audits_ = 0;
   double gradient_error_ = 0;
+  LaneBytes bytes_moved_;
 };
 
 }  // namespace lockstep::digits

@@ -58,7 +58,7 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   }
   for (int worker = 0; worker < flags.workers; ++worker) {
     std::vector<std::string> command =
-        Training(flags, flags.pipe > 1 ? "digits_pipe" : "digits");
+        Training(flags, flags.has_stages() ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", files.OfWorker(worker)});
     auto environment = launch::EnvironmentOf({.address = daemon->address,
                                               .job = "digits",
@@ -67,6 +67,7 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
                                               .spec_file = files.Spec(),
                                               .token = daemon->worker_token});
     if (flags.halves()) command.push_back("--audit");
+    if (flags.without_halos) command.push_back("--no-halo");
     if (flags.on_gpus()) {
       command.insert(command.end(), {"--device", "cuda"});
       flags.gpus.AddTo(worker, &environment);
