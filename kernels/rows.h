@@ -2,8 +2,8 @@
 // compiled once per generation of CPU and chosen at run time (Highway).
 //
 // Internal to kernels/*.cc; other modules call the functions of pack.h,
-// reduce.h and the other headers. Only reduce_rows.cc and sum_rows.cc compute on
-// halves here; the others widen them first (tiles.h).
+// reduce.h and the other headers. Only reduce_rows.cc and sum_rows.cc compute
+// on halves here; the others widen them first (tiles.h).
 //
 // Rows:    `n` elements, any n, aligned to their element. Source and
 //          destination are the same address or do not overlap.

@@ -54,7 +54,7 @@ void Read(const v1::Decision& from, protocol::Decision* to, Decoder* d);
 void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
           Decoder* d);
 
-// Of tensors that a Communicator moves; those of halos have all types.
+// The types of tensors that a Communicator moves; fields with halos have all.
 inline bool IsTransportDTypeOnWire(int value) {
   return v1::DType_IsValid(value) &&
          IsTransportDType(static_cast<DType>(value));

@@ -18,7 +18,7 @@ using plan::HaloPass;
 
 // One call: what its work uses, kept until the last of it has run.
 struct HaloExchange::Impl::CallInFlight {
-  std::shared_ptr<const Connected> connected;
+  std::shared_ptr<const Connection> connected;
   const PassLists* lists = nullptr;
   std::vector<void*> memory;  // as box_lists.h numbers it
   std::shared_ptr<CallOutcome> outcome;
@@ -120,7 +120,7 @@ absl::Status HaloExchange::Impl::Connect(
   const auto place = std::find(halo.ranks.begin(), halo.ranks.end(), rank);
   const std::vector<int> coordinates =
       halo.mesh.CoordinatesOf(static_cast<int>(place - halo.ranks.begin()));
-  auto made = std::make_shared<Connected>();
+  auto made = std::make_shared<Connection>();
   int64_t buffer_bytes = 0;
   for (const HaloPass pass : {HaloPass::kForward, HaloPass::kAdjoint}) {
     const size_t p = IndexOf(pass);
@@ -154,13 +154,13 @@ absl::Status HaloExchange::Impl::Connect(
 }
 
 void HaloExchange::Impl::Close() {
-  std::shared_ptr<const Connected> dropped;  // destroyed without the lock
+  std::shared_ptr<const Connection> dropped;  // destroyed without the lock
   MutexLock lock(&mutex_);
   closed_ = true;
   dropped.swap(connected_);
 }
 
-absl::StatusOr<std::shared_ptr<const HaloExchange::Impl::Connected>>
+absl::StatusOr<std::shared_ptr<const HaloExchange::Impl::Connection>>
 HaloExchange::Impl::connected() const {
   MutexLock lock(&mutex_);
   if (connected_ != nullptr) return connected_;
@@ -185,7 +185,7 @@ absl::StatusOr<std::vector<TensorType>> HaloExchange::Impl::padded_types()
 
 // --- Calls ------------------------------------------------------------------
 
-absl::Status HaloExchange::Impl::CheckMemory(const Memory& memory,
+absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
                                              bool may_be_in_place) const {
   const auto refuse = [this](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(*names_[0], ": ", why));
@@ -225,7 +225,7 @@ absl::Status HaloExchange::Impl::RunLocal(
 }
 
 absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
-    const std::shared_ptr<const Connected>& to, Pass pass, Memory memory,
+    const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
     Stream& stream, std::shared_ptr<CallOutcome> outcome, Event* done) {
   if (absl::Status kind = to->group->context().CheckStream(stream);
       !kind.ok()) {
@@ -276,14 +276,14 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   return communicator;
 }
 
-absl::Status HaloExchange::Impl::Explained(const Connected& to,
+absl::Status HaloExchange::Impl::Explained(const Connection& to,
                                            const absl::Status& error) const {
   AxisGroup::Impl* const members = to.group->members();
   return members == nullptr ? error : members->Explained(*names_[0], error);
 }
 
 absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
-    Pass pass, Memory memory, absl::Span<const Event> after) {
+    Pass pass, PassMemory memory, absl::Span<const Event> after) {
   absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
   if (!status.ok()) return status;
   const auto to = connected();
@@ -305,7 +305,8 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
       std::move(outcome), std::move(done)));
 }
 
-absl::Status HaloExchange::Impl::Run(Pass pass, Memory memory, Stream& stream) {
+absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
+                                     Stream& stream) {
   absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
   if (!status.ok()) return status;
   const auto to = connected();
@@ -314,7 +315,7 @@ absl::Status HaloExchange::Impl::Run(Pass pass, Memory memory, Stream& stream) {
   return Enqueue(*to, pass, std::move(memory), stream, nullptr, &done).status();
 }
 
-absl::Status HaloExchange::Impl::RunAndWait(Pass pass, Memory memory) {
+absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
   const auto to = connected();
   if (!to.ok()) return to.status();
   if ((*to)->group->on_device()) {
@@ -334,7 +335,7 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, Memory memory) {
   return failed.ok() ? status : Explained(**to, failed);
 }
 
-absl::Status HaloExchange::Impl::Trim(Memory memory, Stream* stream) {
+absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   absl::Status status = CheckMemory(memory, /*may_be_in_place=*/false);
   if (!status.ok()) return status;
   const auto to = connected();

@@ -52,26 +52,26 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::StatusOr<std::vector<HaloBlock>> blocks() const;
   absl::StatusOr<std::vector<TensorType>> padded_types() const;
 
-  // Memory of a call: padded tensors, or their gradients, and blocks, or
+  // The memory of a call: padded tensors, or their gradients, and blocks, or
   // theirs. All blocks are null in place.
-  struct Memory {
+  struct PassMemory {
     std::vector<void*> padded;
     std::vector<void*> blocks;
   };
 
   // Enqueues a pass. Start: on the own stream; Run: on `stream`.
-  absl::StatusOr<PendingCollective> Start(Pass pass, Memory memory,
+  absl::StatusOr<PendingCollective> Start(Pass pass, PassMemory memory,
                                           absl::Span<const Event> after);
-  absl::Status Run(Pass pass, Memory memory, Stream& stream);
+  absl::Status Run(Pass pass, PassMemory memory, Stream& stream);
   // Enqueues it, and returns when it is done.
-  absl::Status RunAndWait(Pass pass, Memory memory);
+  absl::Status RunAndWait(Pass pass, PassMemory memory);
 
   // Null: on the calling thread, or on the own stream of a device.
-  absl::Status Trim(Memory memory, Stream* stream);
+  absl::Status Trim(PassMemory memory, Stream* stream);
 
  private:
   // What Connect makes; constant afterwards.
-  struct Connected {
+  struct Connection {
     std::shared_ptr<const plan::Plan> plan;  // owns the transfers
     std::shared_ptr<halo::HaloGroup> group;
     std::vector<HaloBlock> blocks;
@@ -85,24 +85,25 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   };
   struct CallInFlight;
 
-  absl::StatusOr<std::shared_ptr<const Connected>> connected() const;
-  absl::Status CheckMemory(const Memory& memory, bool may_be_in_place) const;
+  absl::StatusOr<std::shared_ptr<const Connection>> connected() const;
+  absl::Status CheckMemory(const PassMemory& memory,
+                           bool may_be_in_place) const;
   absl::Status RunLocal(const std::shared_ptr<CallInFlight>& call,
                         Stream& stream, bool then);
   // Enqueues the work of a call, whose communicator it returns: null for one
   // rank alone.
   absl::StatusOr<std::shared_ptr<Communicator>> Enqueue(
-      const std::shared_ptr<const Connected>& to, Pass pass, Memory memory,
+      const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
       Stream& stream, std::shared_ptr<collectives::CallOutcome> outcome,
       Event* done);
-  absl::Status Explained(const Connected& to, const absl::Status& error) const;
+  absl::Status Explained(const Connection& to, const absl::Status& error) const;
   std::string NameOf(Pass pass) const;
 
   const HaloSpec spec_;
   const std::array<std::shared_ptr<const std::string>, 2> names_;  // [pass]
   mutable Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<const Connected> connected_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Connection> connected_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

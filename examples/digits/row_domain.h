@@ -33,7 +33,7 @@ class RowDomain {
   // The rows of a convolution's input in their frame (correlation.h): rows of
   // the neighbours above and below, zeros elsewhere.
   virtual Tensor<T> Frame(const std::string& layer, const Tensor<T>& rows) = 0;
-  // Its adjoint: from the gradient of the frame to that of the rows.
+  // The adjoint of Frame: from the gradient of the frame to that of the rows.
   virtual Tensor<T> FrameAdjoint(const std::string& layer,
                                  const Tensor<T>& d_frame) = 0;
   // All rows, on every rank.

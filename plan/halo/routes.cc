@@ -182,7 +182,7 @@ class RouteBuilder {
 
   const Halo& halo_;
   std::vector<HaloRoutes> routes_;
-  // Of the member whose boxes are being made.
+  // About the member whose boxes are being made.
   size_t boxes_ = 0;
   std::map<int, std::vector<HaloBox>> messages_;  // by owner
 };

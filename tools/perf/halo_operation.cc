@@ -137,7 +137,7 @@ class HaloOperation final : public Buffered {
     return {memory_->device(), [](transport::DeviceContext*) {}};
   }
 
-  // Of the field, perhaps beyond its edge.
+  // A cell of the field, perhaps beyond its edge.
   std::vector<int64_t> CellOf(size_t index) const {
     std::vector<int64_t> cell(padded_.size());
     auto rest = static_cast<int64_t>(index);
@@ -153,7 +153,7 @@ class HaloOperation final : public Buffered {
     }
     return true;
   }
-  // Of a cell of the padded field.
+  // The value of a cell of the padded field.
   int ValueOf(const std::vector<int64_t>& cell) const {
     int64_t index = 0;
     for (size_t d = 0; d < cell.size(); ++d) {

@@ -88,7 +88,7 @@ class LOCKSTEP_EXPORT HaloExchange {
   // As declared, with dimensions counted from 0.
   const HaloSpec& spec() const;
 
-  // Of each tensor. FailedPrecondition before the session is connected.
+  // One for each tensor. FailedPrecondition before the session is connected.
   absl::StatusOr<std::vector<HaloBlock>> blocks() const;
   absl::StatusOr<std::vector<TensorType>> padded_types() const;
 
