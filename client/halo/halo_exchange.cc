@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/collectives/pending_collective.h"
 #include "client/executor/enqueue.h"
 #include "client/halo/halo_exchange_impl.h"
+#include "plan/compile.h"
+#include "protocol/halo.h"
 
 namespace lockstep {
 
@@ -183,6 +186,11 @@ absl::StatusOr<std::vector<TensorType>> HaloExchange::Impl::padded_types()
   return (*to)->padded_types;
 }
 
+uint64_t HaloExchange::Impl::bytes_received() const {
+  const auto to = connected();  // the adjoint sends what a pass receives
+  return to.ok() ? (*to)->bytes[IndexOf(HaloPass::kAdjoint)] : 0;
+}
+
 // --- Calls ------------------------------------------------------------------
 
 absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
@@ -226,7 +234,8 @@ absl::Status HaloExchange::Impl::RunLocal(
 
 absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
-    Stream& stream, std::shared_ptr<CallOutcome> outcome, Event* done) {
+    Stream& stream, bool is_inline, std::shared_ptr<CallOutcome> outcome,
+    Event* done) {
   if (absl::Status kind = to->group->context().CheckStream(stream);
       !kind.ok()) {
     return kind;
@@ -238,6 +247,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   call->lists = &to->lists[p][in_place];
   call->outcome = std::move(outcome);
   call->memory = std::move(memory.padded);
+  call->memory.reserve(2 * call->memory.size() + 1);
   if (!in_place) {
     call->memory.insert(call->memory.end(), memory.blocks.begin(),
                         memory.blocks.end());
@@ -259,7 +269,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   if (status.ok()) status = RunLocal(call, stream, /*then=*/false);
   const std::vector<const plan::Transfer*>& transfers = to->transfers[p];
   if (status.ok() && !transfers.empty()) {
-    std::vector<executor::PlannedTransfer> planned;
+    absl::InlinedVector<executor::PlannedTransfer, 8> planned;
     for (size_t i = 0; i < transfers.size(); ++i) {
       const MemoryRange& range = call->lists->operands[i];
       void* const data =
@@ -270,7 +280,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     if (status.ok()) to->group->Count(to->bytes[p]);
   }
   if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
-  *done = stream.Record();
+  *done = is_inline ? Event() : stream.Record();
   if (members != nullptr) members->EndCall(done);
   if (!status.ok()) return status;
   return communicator;
@@ -293,8 +303,8 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
   for (const Event& event : after) (*stream)->WaitFor(event);
   auto outcome = std::make_shared<CallOutcome>();
   Event done;
-  auto communicator =
-      Enqueue(*to, pass, std::move(memory), **stream, outcome, &done);
+  auto communicator = Enqueue(*to, pass, std::move(memory), **stream,
+                              /*is_inline=*/false, outcome, &done);
   (*to)->group->NoteOwn(done);
   if (!communicator.ok()) return communicator.status();
   return PendingCollective(std::make_shared<PendingCollective::State>(
@@ -312,7 +322,9 @@ absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
   const auto to = connected();
   if (!to.ok()) return to.status();
   Event done;
-  return Enqueue(*to, pass, std::move(memory), stream, nullptr, &done).status();
+  return Enqueue(*to, pass, std::move(memory), stream, /*is_inline=*/false,
+                 nullptr, &done)
+      .status();
 }
 
 absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
@@ -326,8 +338,8 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
   if (!status.ok()) return status;
   HostStream& stream = (*to)->group->InlineStream();
   Event done;
-  const auto communicator =
-      Enqueue(*to, pass, std::move(memory), stream, nullptr, &done);
+  const auto communicator = Enqueue(*to, pass, std::move(memory), stream,
+                                    /*is_inline=*/true, nullptr, &done);
   status = stream.Synchronize();
   if (!communicator.ok()) return communicator.status();
   if (*communicator == nullptr) return status;
@@ -361,6 +373,42 @@ absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   if (!status.ok() || used == nullptr || stream != nullptr) return status;
   return used->Record().Wait();
 }
+
+namespace halo {
+
+absl::StatusOr<std::shared_ptr<HaloExchange::Impl>> MakeExchange(
+    const Mesh& mesh, const std::vector<HaloSpec>& specs,
+    Communicator& communicator,
+    std::shared_ptr<transport::DeviceContext> context,
+    HaloGroup::Allocate allocate) {
+  plan::PlanInput input{.mesh = mesh};
+  for (const HaloSpec& spec : specs) {
+    input.registrations.emplace_back();
+    input.halos.push_back({spec});
+  }
+  auto plan = plan::Compile(input);
+  if (!plan.ok()) return plan.status();
+  const auto shared = std::make_shared<const plan::Plan>(*std::move(plan));
+  const int rank = communicator.rank();
+  const plan::HaloRoutes& routes = shared->ranks[rank].halos[0];
+  std::shared_ptr<AxisGroup::Impl> members;
+  if (shared->halos[routes.halo].communicator >= 0) {
+    members = std::make_shared<AxisGroup::Impl>(
+        AxisGroupOptions{.size = communicator.size(), .index = rank});
+    members->Connect(
+        std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}), {});
+  }
+  auto exchange = std::make_shared<HaloExchange::Impl>(
+      *Normalized(specs[static_cast<size_t>(rank)], mesh));
+  absl::Status connected = exchange->Connect(
+      shared, rank, routes,
+      std::make_shared<HaloGroup>(std::move(members), std::move(context),
+                                  std::move(allocate)));
+  if (!connected.ok()) return connected;
+  return exchange;
+}
+
+}  // namespace halo
 
 // --- HaloExchange -----------------------------------------------------------
 

@@ -52,6 +52,10 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::StatusOr<std::vector<HaloBlock>> blocks() const;
   absl::StatusOr<std::vector<TensorType>> padded_types() const;
 
+  // Bytes of messages that the rank receives in a forward pass; 0 before it is
+  // connected.
+  uint64_t bytes_received() const;
+
   // The memory of a call: padded tensors, or their gradients, and blocks, or
   // theirs. All blocks are null in place.
   struct PassMemory {
@@ -91,11 +95,11 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::Status RunLocal(const std::shared_ptr<CallInFlight>& call,
                         Stream& stream, bool then);
   // Enqueues the work of a call, whose communicator it returns: null for one
-  // rank alone.
+  // rank alone. On the inline stream it is done when this returns.
   absl::StatusOr<std::shared_ptr<Communicator>> Enqueue(
       const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
-      Stream& stream, std::shared_ptr<collectives::CallOutcome> outcome,
-      Event* done);
+      Stream& stream, bool is_inline,
+      std::shared_ptr<collectives::CallOutcome> outcome, Event* done);
   absl::Status Explained(const Connection& to, const absl::Status& error) const;
   std::string NameOf(Pass pass) const;
 
@@ -106,6 +110,18 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<const Connection> connected_ ABSL_GUARDED_BY(mutex_);
 };
 
+namespace halo {
+
+// A connected exchange among the ranks of a communicator that outlives it,
+// without a session: `specs[rank]` is what that rank of `mesh` declares. Errors
+// of the compiler and of `allocate`.
+absl::StatusOr<std::shared_ptr<HaloExchange::Impl>> MakeExchange(
+    const Mesh& mesh, const std::vector<HaloSpec>& specs,
+    Communicator& communicator,
+    std::shared_ptr<transport::DeviceContext> context,
+    HaloGroup::Allocate allocate);
+
+}  // namespace halo
 }  // namespace lockstep
 
 #endif  // LOCKSTEP_CLIENT_HALO_HALO_EXCHANGE_IMPL_H_

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/halo/halo_exchange_impl.h"
-#include "plan/compile.h"
 #include "tools/perf/buffered.h"
 
 namespace lockstep::perf {
@@ -36,23 +35,25 @@ class HaloOperation final : public Buffered {
       : Buffered(options, comm), field_(*ParseExtents(options.shape)) {}
 
   absl::Status Prepare(Memory* memory) {
-    plan::PlanInput input;
+    Mesh mesh;
     const std::vector<int64_t> blocks = BlocksOf(options_);
     if (blocks.empty()) {
       return absl::InvalidArgumentError("the ranks cannot be divided so");
     }
     for (size_t d = 0; d < blocks.size(); ++d) {
-      input.mesh.axes.push_back({AxisName(d), static_cast<int>(blocks[d])});
+      mesh.axes.push_back({AxisName(d), static_cast<int>(blocks[d])});
     }
-    input.registrations.resize(static_cast<size_t>(ranks()));
+    std::vector<HaloSpec> specs;
     for (int r = 0; r < ranks(); ++r) {
-      input.halos.push_back({SpecOf(input.mesh.CoordinatesOf(r), blocks)});
+      specs.push_back(SpecOf(mesh.CoordinatesOf(r), blocks));
     }
-    auto plan = plan::Compile(input);
-    if (!plan.ok()) return plan.status();
-    absl::Status allocated = AllocatePadded(*plan, memory);
-    if (!allocated.ok()) return allocated;
-    return Connect(*std::move(plan), input.halos[rank()][0]);
+    if (memory != nullptr) memory_ = memory;
+    auto exchange = halo::MakeExchange(
+        mesh, specs, comm_, Context(),
+        [this](size_t bytes) { return memory_->arena().Allocate(bytes); });
+    if (!exchange.ok()) return exchange.status();
+    exchange_ = *std::move(exchange);
+    return AllocatePadded(blocks);
   }
 
   absl::Status Run(Stream& stream) override {
@@ -94,42 +95,26 @@ class HaloOperation final : public Buffered {
     return {.name = "perf", .tensors = {std::move(tensor)}};
   }
 
-  absl::Status AllocatePadded(const plan::Plan& plan, Memory* memory) {
-    const plan::HaloField& field = plan.halos[0].fields[0];
-    const std::vector<int> coordinates =
-        plan.halos[0].mesh.CoordinatesOf(rank());
-    padded_ = plan::PaddedShape(field, coordinates);
+  absl::Status AllocatePadded(const std::vector<int64_t>& blocks) {
+    const auto placed = exchange_->blocks();
+    if (!placed.ok()) return placed.status();
+    const HaloBlock& block = (*placed)[0];
+    padded_ = (*exchange_->padded_types())[0].shape;
     size_t cells = 1;
     for (size_t d = 0; d < padded_.size(); ++d) {
-      const int block = plan::BlockOf(field.dims[d], coordinates);
-      begin_.push_back(field.dims[d].bounds[block]);
-      end_.push_back(field.dims[d].bounds[block + 1]);
-      first_.push_back(begin_[d] - plan::LowOf(field.dims[d], block));
-      bounds_.push_back(field.dims[d].bounds);
+      begin_.push_back(block.begin[d]);
+      end_.push_back(block.begin[d] + padded_[d] - block.low[d] -
+                     block.high[d]);
+      first_.push_back(begin_[d] - block.low[d]);
+      std::vector<int64_t>& bounds = bounds_.emplace_back();
+      for (int64_t b = 0; b <= blocks[d]; ++b) {
+        bounds.push_back(field_[d] * b / blocks[d]);
+      }
       cells *= static_cast<size_t>(padded_[d]);
     }
     count_ = cells;
-    for (const plan::HaloMessage& m : plan.ranks[rank()].halos[0].receives) {
-      bytes_ += static_cast<size_t>(m.bytes);
-    }
-    return Allocate(cells, 0, memory);
-  }
-
-  absl::Status Connect(plan::Plan plan, const HaloSpec& spec) {
-    std::shared_ptr<AxisGroup::Impl> members;
-    if (ranks() > 1) {
-      members = std::make_shared<AxisGroup::Impl>(
-          AxisGroupOptions{.size = ranks(), .index = rank()});
-      members->Connect(
-          std::shared_ptr<Communicator>(&comm_, [](Communicator*) {}), {});
-    }
-    const auto group = std::make_shared<halo::HaloGroup>(
-        std::move(members), Context(),
-        [this](size_t bytes) { return memory_->arena().Allocate(bytes); });
-    exchange_ = std::make_shared<HaloExchange::Impl>(spec);
-    const auto shared = std::make_shared<const plan::Plan>(std::move(plan));
-    return exchange_->Connect(shared, rank(), shared->ranks[rank()].halos[0],
-                              group);
+    bytes_ = static_cast<size_t>(exchange_->bytes_received());
+    return Allocate(cells, 0, nullptr);
   }
 
   std::shared_ptr<transport::DeviceContext> Context() const {
