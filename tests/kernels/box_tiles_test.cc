@@ -3,7 +3,9 @@
 
 #include "kernels/box_tiles.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -122,8 +124,10 @@ TYPED_TEST(BoxTilesTest, TheThreadsSumToTheBitsOfTheReference) {
 TEST(BoxTilesRowsTest, ARowHasAnyAlignmentOnBothSides) {
   for (int64_t bytes : {512, 527, 2047, 2048, 2049, 4100}) {
     Rng rng(bytes);
-    const auto in = RandomRow<uint8_t>(rng, static_cast<size_t>(bytes) + 16);
     for (int64_t from = 0; from < 16; ++from) {
+      // The run ends where its memory does.
+      const auto in =
+          RandomRow<uint8_t>(rng, static_cast<size_t>(bytes + from));
       for (int64_t to = 0; to < 16; ++to) {
         std::vector<uint8_t> got(in.size() + 16, 0xee);
         std::vector<uint8_t> want = got;
@@ -145,6 +149,41 @@ TEST(BoxTilesRowsTest, ARowHasAnyAlignmentOnBothSides) {
       }
     }
   }
+}
+
+// Words of 8 bytes where 16 are not aligned.
+TEST(BoxTilesRowsTest, ComplexNumbersAreAlignedToTheirParts) {
+  std::vector<double> in(101), got(104, 9);
+  std::iota(in.begin(), in.end(), 0);
+  std::vector<double> want = got;
+  StridedBox box = {.dtype = DType::kC128,
+                    .dims = 1,
+                    .in_offset = 8,
+                    .counts = {50},
+                    .in_strides = {1},
+                    .out_strides = {1}};
+  std::copy_n(in.begin() + 1, 100, want.begin());
+  const TiledBox copy = TileCopy(box, in.data(), got.data());
+  ForThreads(copy, [&](uint32_t tile, uint32_t thread) {
+    MoveTile(copy, tile, thread);
+  });
+  EXPECT_EQ(got, want);
+  for (size_t i = 0; i < 100; ++i) want[i] += in[i + 1];
+  const TiledBox sum = TileSum(box, in.data(), got.data());
+  ForThreads(sum, [&](uint32_t tile, uint32_t thread) {
+    SumTile(sum, tile, thread, true);
+  });
+  EXPECT_EQ(got, want);
+  box.counts[0] = 3;
+  got.assign(got.size(), 9);
+  const double value[] = {4, 5};
+  const TiledFill fill =
+      TileFill(box, reinterpret_cast<const std::byte*>(value), got.data() + 1);
+  ForThreads(fill, [&](uint32_t tile, uint32_t thread) {
+    MoveTile(fill, tile, thread);
+  });
+  EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + 8),
+            (std::vector<double>{9, 4, 5, 4, 5, 4, 5, 9}));
 }
 
 // --- the choice of items ----------------------------------------------------

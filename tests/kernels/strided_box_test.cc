@@ -130,6 +130,57 @@ TEST(CopyBoxesTest, PacksTheBlockOfTheHeader) {
   EXPECT_EQ(out, (BoxFloats{1, 2, 3, 4, 5, 6}));
 }
 
+// Each length has its own words; rows are one byte apart on one side.
+TEST(CopyBoxesTest, CopiesAndFillsRunsOfEveryLength) {
+  constexpr int64_t kRows = 3;
+  for (int64_t bytes = 1; bytes <= 200; ++bytes) {
+    Rng rng(bytes);
+    const StridedBox box = {.dtype = DType::kU8,
+                            .dims = 2,
+                            .out_offset = 1,
+                            .counts = {kRows, bytes},
+                            .in_strides = {bytes, 1},
+                            .out_strides = {bytes + 1, 1}};
+    const auto in = RandomRow<uint8_t>(rng, kRows * bytes);
+    std::vector<uint8_t> got(kRows * (bytes + 1) + 1, 0xee), want = got;
+    std::vector<uint8_t> filled = got, want_filled = got;
+    for (int64_t i = 0; i < kRows * bytes; ++i) {
+      want[1 + i / bytes * (bytes + 1) + i % bytes] = in[i];
+      want_filled[1 + i / bytes * (bytes + 1) + i % bytes] = 7;
+    }
+    const void* const from[] = {in.data()};
+    void* const to[] = {got.data(), filled.data()};
+    CopyBoxes({&box, 1}, from, to);
+    EXPECT_EQ(got, want) << bytes;
+    const BoxFill fill = {.dtype = DType::kU8,
+                          .out_memory = 1,
+                          .dims = 2,
+                          .out_offset = 1,
+                          .counts = {kRows, bytes},
+                          .out_strides = {bytes + 1, 1},
+                          .value = {std::byte{7}}};
+    FillBoxes({&fill, 1}, to);
+    EXPECT_EQ(filled, want_filled) << bytes;
+  }
+}
+
+TEST(CopyBoxesTest, ComplexNumbersAreAlignedToTheirParts) {
+  const std::vector<double> in = {0, 1, 2, 3, 4};
+  std::vector<double> out(5, 9);
+  const StridedBox reversed = {.dtype = DType::kC128,
+                               .dims = 1,
+                               .in_offset = 24,
+                               .counts = {2},
+                               .in_strides = {-1},
+                               .out_strides = {1}};
+  const void* const from[] = {in.data()};
+  void* const to[] = {out.data()};
+  CopyBoxes({&reversed, 1}, from, to);
+  EXPECT_EQ(out, (std::vector<double>{3, 4, 1, 2, 9}));
+  SumBoxes({&reversed, 1}, from, to, true);
+  EXPECT_EQ(out, (std::vector<double>{6, 8, 2, 4, 9}));
+}
+
 TEST(CopyBoxesTest, ReplicatesAndReflectsAnEdge) {
   BoxFloats out(6);
   CopyOne({.dims = 1, .counts = {3}, .in_strides = {0}, .out_strides = {1}},
