@@ -1,5 +1,7 @@
 #include "kernels/box_tiles.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -62,10 +64,10 @@ void AddSummandDims(const StridedBox& box, int kept, TiledBox* tiled) {
 }
 
 TiledBox Begin(const StridedBox& box, const void* in, void* out) {
-  TiledBox tiled;
+  TiledBox tiled = {};
   tiled.in = static_cast<const std::byte*>(in) + box.in_offset;
   tiled.out = static_cast<std::byte*>(out) + box.out_offset;
-  tiled.items = 1;
+  tiled.items = tiled.summands = 1;
   tiled.dtype = box.dtype;
   return tiled;
 }

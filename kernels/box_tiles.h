@@ -49,26 +49,27 @@ struct TileDim {
   int64_t out;
 };
 
+// Has no initialisers, so that a list of boxes on the stack costs nothing.
 struct TiledBox {
   enum class Item : uint8_t { kWords, kChunks, kOutputs };
 
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  uint32_t first_tile = 0;
-  uint32_t items = 0;
-  uint32_t run_bytes = 0;  // kChunks: of the run that chunks are cut of
-  uint32_t summands = 1;   // kOutputs: of each
-  Item item = Item::kWords;
-  uint8_t word_log2 = 0;  // of the bytes of a word; kChunks: of the run's
-  bool vectors = false;   // kOutputs: an item has 16 bytes
-  DType dtype = DType::kU8;
+  const std::byte* in;
+  std::byte* out;
+  uint32_t first_tile;  // the number of the box's first tile in its launch
+  uint32_t items;
+  uint32_t run_bytes;  // kChunks: of the run that chunks are cut of
+  uint32_t summands;   // kOutputs: of each
+  Item item;
+  uint8_t word_log2;  // of the bytes of a word; kChunks: of the run's
+  bool vectors;       // kOutputs: an item has 16 bytes
+  DType dtype;
   // Dimensions of items, then those of summands; the innermost of each first.
-  uint8_t dims = 0;
-  uint8_t sum_dims = 0;
+  uint8_t dims;
+  uint8_t sum_dims;
   // The innermost dimension, the words or chunks of a run, and those of a box.
   static constexpr int kDimsMax = kBoxDimsMax + 1;
-  uint8_t shifts[kDimsMax] = {};
-  TileDim dim[kDimsMax] = {};
+  uint8_t shifts[kDimsMax];
+  TileDim dim[kDimsMax];
 
   uint32_t tiles() const {
     const uint32_t per_tile =

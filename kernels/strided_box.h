@@ -26,7 +26,8 @@
 //           transposes are faster with PermuteBlocks.
 // Bytes:    per element of a copy: reads 1, writes 1; of a fill: writes 1; of a
 //           sum: reads 1, writes each element of `out` once, and reads it once
-//           if it is added to. Nothing but tiles of 16 KiB is kept in between.
+//           if it is added to. No copy of a box is made in between: at most two
+//           tiles of 16 KiB.
 // Shapes:   any number of dimensions up to kBoxDimsMax; any count may be 0,
 //           which is no work. Strides of `in` may be 0 or negative, those of
 //           `out` negative; 0 in a sum, or with a count of 1. Offsets may make
