@@ -1,11 +1,11 @@
-// TiledBox: a strided box in the form in which the threads of a device share
-// it.
+// TiledBox: a strided box as the threads of a device share it.
 //
 //   box      runs of bytes that are contiguous on both sides, by dimensions
-//   items    words    the widest words of 1 to 16 bytes to which everything is
-//                     aligned: short runs, such as columns. A thread has a
-//                     word, so adjacent threads have adjacent words of `out`,
-//                     and each 32-byte sector is accessed by one warp at once.
+//   items    words    short runs, such as columns: the widest words of 1 to 16
+//                     bytes to which everything is aligned. A thread has a
+//                     word; adjacent threads have adjacent words of `out`, so
+//                     the words of a 32-byte sector are accessed at once, but
+//                     for the first and last sector of a warp.
 //            chunks   2 KiB of a run from 512 bytes: rows. A warp has a chunk;
 //                     its accesses have 16 bytes, whatever the alignment.
 //            outputs  of sums: an element, or the elements of 16 bytes
@@ -72,10 +72,9 @@ struct TiledBox {
   TileDim dim[kDimsMax];
 
   uint32_t tiles() const {
-    const uint32_t per_tile =
-        kPerBoxThread * (item == Item::kChunks
-                             ? kBoxThreads / kBoxWarp / kPerBoxThread
-                             : kBoxThreads);
+    const uint32_t per_tile = item == Item::kChunks
+                                  ? kBoxThreads / kBoxWarp
+                                  : kBoxThreads * kPerBoxThread;
     return (items + per_tile - 1) / per_tile;
   }
 };

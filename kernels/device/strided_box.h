@@ -1,22 +1,21 @@
 // CopyBoxes, FillBoxes and SumBoxes on the device, with the bits of
 // kernels/strided_box.h: one launch for a list of boxes, which may have
-// different types. The list is in the launch's parameters: one launch each for
-// up to 8 boxes, and for up to 112; a box of more than 1 GiB counts once per
-// GiB.
+// different types. The list is in the launch's parameters: up to 112 boxes in a
+// launch, and a kernel of its own for up to 8. A box of more than 1 GiB counts
+// once per GiB.
 //
-//   rows, runs from 512 bytes    a warp copies 2 KiB of a run in accesses of 16
-//                                bytes, whatever the alignment of both sides
-//   shorter runs: columns        a thread copies a word of 1 to 16 bytes, the
-//                                widest to which everything is aligned;
-//                                adjacent threads have adjacent words of `out`,
-//                                so a warp accesses each 32-byte sector once
-//   sums                         a thread sums an element, or the elements of
-//   16
-//                                bytes if everything is aligned to them
+//   runs from 512 bytes   a warp copies 2 KiB of a run in accesses of 16 bytes,
+//   (rows)                whatever the alignment of both sides
+//   shorter runs          a thread copies a word of 1 to 16 bytes, the widest
+//   (columns)             to which everything is aligned; adjacent threads have
+//                         adjacent words of `out`, so the words of a 32-byte
+//                         sector are accessed at once, but for the first and
+//                         last sector of a warp
+//   sums                  a thread sums an element, or the elements of 16 bytes
+//                         if everything is aligned to them
 //
-// Threads: 256 per block, a block for each tile of 16 KiB of rows, 1024 words
-// or
-//          1024 outputs of a sum. kernels/box_tiles.h divides the boxes,
+// Threads: 256 per block; a block for each 16 KiB of rows, 1024 words, or 1024
+//          elements or vectors of a sum. kernels/box_tiles.h divides the boxes,
 //          kernels/box_threads.h is the work of a thread.
 // Bytes:   copy: per byte, reads 1 and writes 1; fill: writes 1; sum: per
 //          element of `in`, reads 1, per element of `out`, writes 1 and with
