@@ -21,7 +21,7 @@ using plan::HaloPass;
 
 // One call: what its work uses, kept until the last of it has run.
 struct HaloExchange::Impl::CallInFlight {
-  std::shared_ptr<const Connection> connected;
+  std::shared_ptr<const Prepared> prepared;
   const PassLists* lists = nullptr;
   std::vector<void*> memory;  // as box_lists.h numbers it
   std::shared_ptr<CallOutcome> outcome;
@@ -123,44 +123,46 @@ absl::Status HaloExchange::Impl::Connect(
   const auto place = std::find(halo.ranks.begin(), halo.ranks.end(), rank);
   const std::vector<int> coordinates =
       halo.mesh.CoordinatesOf(static_cast<int>(place - halo.ranks.begin()));
-  auto made = std::make_shared<Connection>();
+  auto prepared = std::make_shared<Prepared>();
   int64_t buffer_bytes = 0;
   for (const HaloPass pass : {HaloPass::kForward, HaloPass::kAdjoint}) {
     const size_t p = IndexOf(pass);
-    made->transfers[p] = TransfersOf(plan->ranks[rank], routes.halo, pass);
-    for (const plan::Transfer* transfer : made->transfers[p]) {
-      made->bytes[p] += executor::LaneTraffic::BytesOf(*transfer);
+    prepared->transfers[p] = TransfersOf(plan->ranks[rank], routes.halo, pass);
+    for (const plan::Transfer* transfer : prepared->transfers[p]) {
+      prepared->bytes[p] += executor::LaneTraffic::BytesOf(*transfer);
     }
     for (const bool in_place : {false, true}) {
-      made->lists[p][in_place] =
+      prepared->lists[p][in_place] =
           halo::MakeLists(halo, routes, coordinates, pass, in_place);
       buffer_bytes =
-          std::max(buffer_bytes, made->lists[p][in_place].buffer_bytes);
+          std::max(buffer_bytes, prepared->lists[p][in_place].buffer_bytes);
     }
   }
-  made->trim = halo::MakeTrimList(halo, coordinates);
+  prepared->trim = halo::MakeTrimList(halo, coordinates);
+  if (buffer_bytes > 0) {
+    auto buffer = group->AllocateBuffer(static_cast<size_t>(buffer_bytes));
+    if (!buffer.ok()) return buffer.status();
+    prepared->buffer = *std::move(buffer);
+  }
+  auto made = std::make_shared<Connection>();
   for (const plan::HaloField& field : halo.fields) {
     made->blocks.push_back(lockstep::BlockOf(field, coordinates));
     made->padded_types.push_back(
         {field.dtype, plan::PaddedShape(field, coordinates)});
   }
-  if (buffer_bytes > 0) {
-    auto buffer = group->AllocateBuffer(static_cast<size_t>(buffer_bytes));
-    if (!buffer.ok()) return buffer.status();
-    made->buffer = *std::move(buffer);
-  }
-  made->plan = std::move(plan);
+  prepared->plan = std::move(plan);
+  prepared->context = group->context();
+  made->prepared = std::move(prepared);
   made->group = std::move(group);
   MutexLock lock(&mutex_);
   connected_ = std::move(made);
   return absl::OkStatus();
 }
 
-void HaloExchange::Impl::Close() {
-  std::shared_ptr<const Connection> dropped;  // destroyed without the lock
+std::shared_ptr<const void> HaloExchange::Impl::Close() {
   MutexLock lock(&mutex_);
   closed_ = true;
-  dropped.swap(connected_);
+  return std::exchange(connected_, nullptr);
 }
 
 absl::StatusOr<std::shared_ptr<const HaloExchange::Impl::Connection>>
@@ -188,7 +190,7 @@ absl::StatusOr<std::vector<TensorType>> HaloExchange::Impl::padded_types()
 
 uint64_t HaloExchange::Impl::bytes_received() const {
   const auto to = connected();  // the adjoint sends what a pass receives
-  return to.ok() ? (*to)->bytes[IndexOf(HaloPass::kAdjoint)] : 0;
+  return to.ok() ? (*to)->prepared->bytes[IndexOf(HaloPass::kAdjoint)] : 0;
 }
 
 // --- Calls ------------------------------------------------------------------
@@ -222,7 +224,7 @@ absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
 absl::Status HaloExchange::Impl::RunLocal(
     const std::shared_ptr<CallInFlight>& call, Stream& stream, bool then) {
   if (!HasWork(*call->lists, then)) return absl::OkStatus();
-  return call->connected->group->context().Perform(
+  return call->prepared->context->Perform(
       &stream, [call, then](transport::DeviceContext::KernelQueue& queue) {
         const absl::Status status =
             then ? RunThen(*call->lists, call->in(), call->memory, queue)
@@ -236,15 +238,15 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
     Stream& stream, bool is_inline, std::shared_ptr<CallOutcome> outcome,
     Event* done) {
-  if (absl::Status kind = to->group->context().CheckStream(stream);
-      !kind.ok()) {
+  const Prepared& prepared = *to->prepared;
+  if (absl::Status kind = prepared.context->CheckStream(stream); !kind.ok()) {
     return kind;
   }
   const bool in_place = memory.blocks[0] == nullptr;
   const size_t p = IndexOf(pass);
   auto call = std::make_shared<CallInFlight>();
-  call->connected = to;
-  call->lists = &to->lists[p][in_place];
+  call->prepared = to->prepared;
+  call->lists = &prepared.lists[p][in_place];
   call->outcome = std::move(outcome);
   call->memory = std::move(memory.padded);
   call->memory.reserve(2 * call->memory.size() + 1);
@@ -252,7 +254,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     call->memory.insert(call->memory.end(), memory.blocks.begin(),
                         memory.blocks.end());
   }
-  call->memory.push_back(to->buffer.data());
+  call->memory.push_back(prepared.buffer.data());
 
   std::shared_ptr<Communicator> communicator;
   AxisGroup::Impl* const members = to->group->members();
@@ -261,13 +263,14 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     if (!found.ok()) return found.status();
     communicator = *std::move(found);
   }
+  to->group->BeginOn(stream);
   absl::Status status;
   if (members != nullptr) {
     members->BeginCall(names_[p]);
     status = members->CompareSignatures(*names_[p], communicator, stream);
   }
   if (status.ok()) status = RunLocal(call, stream, /*then=*/false);
-  const std::vector<const plan::Transfer*>& transfers = to->transfers[p];
+  const std::vector<const plan::Transfer*>& transfers = prepared.transfers[p];
   if (status.ok() && !transfers.empty()) {
     absl::InlinedVector<executor::PlannedTransfer, 8> planned;
     for (size_t i = 0; i < transfers.size(); ++i) {
@@ -277,10 +280,11 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
       planned.push_back({transfers[i], {data, data}});
     }
     status = executor::EnqueueTogether(planned, *communicator, stream);
-    if (status.ok()) to->group->Count(to->bytes[p]);
+    if (status.ok()) to->group->Count(prepared.bytes[p]);
   }
   if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
   *done = is_inline ? Event() : stream.Record();
+  to->group->End(*done);
   if (members != nullptr) members->EndCall(done);
   if (!status.ok()) return status;
   return communicator;
@@ -305,7 +309,6 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
   Event done;
   auto communicator = Enqueue(*to, pass, std::move(memory), **stream,
                               /*is_inline=*/false, outcome, &done);
-  (*to)->group->NoteOwn(done);
   if (!communicator.ok()) return communicator.status();
   return PendingCollective(std::make_shared<PendingCollective::State>(
       *std::move(communicator),
@@ -352,7 +355,7 @@ absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   if (!status.ok()) return status;
   const auto to = connected();
   if (!to.ok()) return to.status();
-  transport::DeviceContext& context = (*to)->group->context();
+  transport::DeviceContext& context = *(*to)->prepared->context;
   Stream* used = stream;
   if (used == nullptr && (*to)->group->on_device()) {
     const auto own = (*to)->group->OwnStream();
@@ -363,11 +366,12 @@ absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   if (!status.ok()) return status;
   std::vector<void*> all = std::move(memory.padded);
   all.insert(all.end(), memory.blocks.begin(), memory.blocks.end());
-  status = context.Perform(
-      used, [all, to = *to](transport::DeviceContext::KernelQueue& queue) {
+  status =
+      context.Perform(used, [all, prepared = (*to)->prepared](
+                                transport::DeviceContext::KernelQueue& queue) {
         queue.CopyBoxes(
-            to->trim, {const_cast<const void* const*>(all.data()), all.size()},
-            all);
+            prepared->trim,
+            {const_cast<const void* const*>(all.data()), all.size()}, all);
         return queue.status();
       });
   if (!status.ok() || used == nullptr || stream != nullptr) return status;

@@ -46,8 +46,9 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::Status Connect(std::shared_ptr<const plan::Plan> plan, int rank,
                        const plan::HaloRoutes& routes,
                        std::shared_ptr<halo::HaloGroup> group);
-  // Later calls fail.
-  void Close();
+  // Later calls fail. Returns what calls in flight may still use: to be kept
+  // until the group's streams are drained.
+  std::shared_ptr<const void> Close();
 
   absl::StatusOr<std::vector<HaloBlock>> blocks() const;
   absl::StatusOr<std::vector<TensorType>> padded_types() const;
@@ -74,18 +75,23 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::Status Trim(PassMemory memory, Stream* stream);
 
  private:
-  // What Connect makes; constant afterwards.
-  struct Connection {
+  // What the work of calls uses; constant.
+  struct Prepared {
     std::shared_ptr<const plan::Plan> plan;  // owns the transfers
-    std::shared_ptr<halo::HaloGroup> group;
-    std::vector<HaloBlock> blocks;
-    std::vector<TensorType> padded_types;
+    std::shared_ptr<transport::DeviceContext> context;
     // [pass][in place]
     std::array<std::array<halo::PassLists, 2>, 2> lists;
     std::array<std::vector<const plan::Transfer*>, 2> transfers;  // [pass]
     std::array<uint64_t, 2> bytes = {};  // that are sent; [pass]
     std::vector<kernels::StridedBox> trim;
     ArenaBuffer buffer;  // of messages
+  };
+  // What Connect makes; constant afterwards.
+  struct Connection {
+    std::shared_ptr<const Prepared> prepared;
+    std::shared_ptr<halo::HaloGroup> group;
+    std::vector<HaloBlock> blocks;
+    std::vector<TensorType> padded_types;
   };
   struct CallInFlight;
 

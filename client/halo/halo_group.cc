@@ -18,8 +18,12 @@ HostStream& HaloGroup::InlineStream() {
     inline_ = std::make_unique<HostStream>("ls-halo-inline",
                                            HostStream::Execution::kInline);
   }
-  inline_->WaitFor(std::exchange(newest_, Event()));
   return *inline_;
+}
+
+void HaloGroup::BeginOn(Stream& stream) {
+  if (last_ != &stream) stream.WaitFor(newest_);
+  last_ = &stream;
 }
 
 }  // namespace lockstep::halo

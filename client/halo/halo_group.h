@@ -1,8 +1,9 @@
 // The ranks that exchange halos over the same axes, as one of them sees them:
 // their communicator, the streams of their exchanges, and the device.
 //
-// Threads: Connect and Close as the session's; all else by one thread at a
-// time.
+// Threads:   one at a time.
+// Ownership: calls in flight do not own it, since they may run on its streams,
+//            whose destruction waits for them.
 
 #ifndef LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
 #define LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
@@ -39,7 +40,9 @@ class HaloGroup {
 
   // Null for one rank alone.
   AxisGroup::Impl* members() const { return members_.get(); }
-  transport::DeviceContext& context() const { return *context_; }
+  const std::shared_ptr<transport::DeviceContext>& context() const {
+    return context_;
+  }
   bool on_device() const { return context_->NeedsOneOrder(); }
   absl::StatusOr<ArenaBuffer> AllocateBuffer(size_t bytes) const {
     return allocate_(bytes);
@@ -52,10 +55,18 @@ class HaloGroup {
 
   // The stream of exchanges that the caller does not wait for at once.
   absl::StatusOr<Stream*> OwnStream();
-  // Host memory: runs on the calling thread, behind all on the own stream.
+  // Host memory: runs on the calling thread.
   HostStream& InlineStream();
-  // The newest on the own stream.
-  void NoteOwn(const Event& done) { newest_ = done; }
+
+  // The next exchange is enqueued on `stream`, and runs behind the one before,
+  // which may be on another stream.
+  void BeginOn(Stream& stream);
+  // It is complete once `done` is.
+  void End(const Event& done) { newest_ = done; }
+  // Runs everything that was enqueued on the own stream.
+  void Drain() {
+    if (own_ != nullptr) own_->Synchronize().IgnoreError();
+  }
 
  private:
   const std::shared_ptr<AxisGroup::Impl> members_;
@@ -64,6 +75,7 @@ class HaloGroup {
   const std::shared_ptr<executor::LaneTraffic> traffic_;  // or null
   std::unique_ptr<Stream> own_;
   std::unique_ptr<HostStream> inline_;
+  const Stream* last_ = nullptr;  // of the newest exchange; only compared
   Event newest_;
 };
 

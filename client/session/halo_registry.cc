@@ -108,13 +108,23 @@ void HaloRegistry::Abort(const std::string& cause) {
 }
 
 void HaloRegistry::Close() {
-  std::map<int, Group> dropped;  // destroyed without the lock
-  MutexLock lock(&mutex_);
-  for (const auto& halo : halos_) halo->Close();
-  for (auto& [index, group] : groups_) {
-    if (group.members != nullptr) group.members->Close();
+  std::vector<std::shared_ptr<const void>> in_use;
+  std::map<int, Group> dropped;
+  {
+    MutexLock lock(&mutex_);
+    for (const auto& halo : halos_) in_use.push_back(halo->Close());
+    dropped.swap(groups_);
   }
-  dropped.swap(groups_);
+  // Without the lock: calls in flight end with an error.
+  for (auto& [index, group] : dropped) {
+    if (group.members != nullptr) {
+      if (group.members->progress().waits()) {
+        group.communicator->Abort("this worker has left the job");
+      }
+      group.members->Close();
+    }
+    group.group->Drain();
+  }
 }
 
 std::vector<protocol::GroupProgress> HaloRegistry::progress() const {

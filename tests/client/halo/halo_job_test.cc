@@ -242,6 +242,51 @@ TEST_F(HaloJobTest, TheEndOfTheEpochEndsACallWithItsCause) {
   });
 }
 
+TEST_F(HaloJobTest, LeavingEndsAnExchangeThatNoPeerJoins) {
+  JoinAll();
+  std::vector<std::unique_ptr<PendingCollective>> pending(kWorld);
+  std::vector<std::vector<float>> x(kWorld, std::vector<float>(6)),
+      padded(kWorld, std::vector<float>(12));
+  ForAll([&](Session& session) {
+    const int rank = session.rank();
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    if (rank % 2 == 1) return;
+    const auto started = halo.Start({x[rank].data()}, {padded[rank].data()});
+    ASSERT_TRUE(started.ok()) << started.status();
+    pending[rank] = std::make_unique<PendingCollective>(*started);
+  });
+  sessions_.clear();  // with calls in flight
+  EXPECT_FALSE(pending[0]->Wait().ok());
+  EXPECT_TRUE(pending[0]->Done());
+}
+
+TEST_F(HaloJobTest, CallsOnSeveralStreamsRunInTheirOrder) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kPeriodic));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    HostStream one, other;
+    std::vector<float> padded(is_first ? 12 : 10, 1);
+    const size_t cells = is_first ? 6 : 4;
+    // In place, each call needs the result of the one before.
+    for (int turn = 0; turn < 20; ++turn) {
+      ASSERT_TRUE(halo.Run({nullptr}, {padded.data()}, one).ok());
+      ASSERT_TRUE(halo.RunBackward({padded.data()}, {nullptr}, other).ok());
+      ASSERT_TRUE(halo.Start({nullptr}, {padded.data()}).ok());
+      ASSERT_TRUE(halo.Backward({padded.data()}, {nullptr}).ok());
+      for (size_t i = 0; i < cells; ++i) padded[2 + i] = 1;
+    }
+    ASSERT_TRUE(halo.Forward({nullptr}, {padded.data()}).ok());
+    ASSERT_TRUE(halo.Backward({padded.data()}, {nullptr}).ok());
+    EXPECT_EQ(std::vector<float>(&padded[2], &padded[2] + cells),
+              is_first ? (std::vector<float>{2, 2, 2, 2, 2, 2})
+                       : (std::vector<float>{2, 2, 3, 3}));
+  });
+  LeaveAll();
+}
+
 TEST_F(HaloJobTest, AHandleThatOutlivesItsSessionSaysSo) {
   JoinAll();
   std::vector<HaloExchange> halos(kWorld, HaloExchange(nullptr));
