@@ -17,7 +17,8 @@ namespace {
 constexpr int kPixels = 3;  // of a cell, in both directions
 constexpr int kGap = 12;    // between maps
 constexpr int kTileGap = 6;
-constexpr int kOutline = 2;
+constexpr int kOutline = 2;  // of a tile, around it
+constexpr int kCut = 1;      // on both sides of an edge between tiles
 
 // The palette: two colours of lines, then two scales of kShades colours.
 constexpr uint8_t kWhite = 0;
@@ -84,11 +85,12 @@ struct Canvas {
     }
   }
 
-  void Outline(int x, int y, int w, int h, uint8_t color) {
-    Fill(x, y, w, kOutline, color);
-    Fill(x, y + h - kOutline, w, kOutline, color);
-    Fill(x, y, kOutline, h, color);
-    Fill(x + w - kOutline, y, kOutline, h, color);
+  // The inner edge of a rectangle.
+  void Outline(int x, int y, int w, int h, int line, uint8_t color) {
+    Fill(x, y, w, line, color);
+    Fill(x, y + h - line, w, line, color);
+    Fill(x, y, line, h, color);
+    Fill(x + w - line, y, line, h, color);
   }
 
   int width, height;
@@ -137,7 +139,7 @@ class Drawing {
   void DrawCuts(int x, int y, uint8_t color) {
     for (const Tile& tile : maps_.tiles) {
       canvas_.Outline(x + tile.column * kPixels, y + tile.row * kPixels,
-                      tile.columns * kPixels, tile.rows * kPixels, color);
+                      tile.columns * kPixels, tile.rows * kPixels, kCut, color);
     }
   }
 
@@ -156,7 +158,7 @@ class Drawing {
       canvas_.Outline(x + kHalo * kPixels - kOutline,
                       y + kHalo * kPixels - kOutline,
                       tile.columns * kPixels + 2 * kOutline,
-                      tile.rows * kPixels + 2 * kOutline, kWhite);
+                      tile.rows * kPixels + 2 * kOutline, kOutline, kWhite);
     }
   }
 

@@ -35,8 +35,11 @@
 namespace lockstep::weather {
 namespace {
 
+// How long a worker may compute without a collective: --steps is the user's.
+constexpr absl::Duration kAloneMax = absl::Hours(1);
+
 struct WeatherFlags {
-  int steps = 400;
+  int steps = 300;
   bool no_halo = false;
   std::string picture;
 };
@@ -205,7 +208,10 @@ absl::Status Draw(const HaloExchange& halo, const AxisGroup& world,
   if (!padded.ok()) return padded.status();
   auto cold = Worker::On(tile, session);
   if (!cold.ok()) return cold.status();
-  for (int step = 0; step < flags.steps; ++step) StepWithoutHalo(cold->model);
+  {
+    const auto busy = session.Busy("steps without halos", kAloneMax);
+    for (int step = 0; step < flags.steps; ++step) StepWithoutHalo(cold->model);
+  }
   auto after_without_halos = GatherGlobe(world, cut, cold->model);
   if (!after_without_halos.ok()) return after_without_halos.status();
   if (session.rank() != 0) return absl::OkStatus();
@@ -258,6 +264,7 @@ absl::StatusOr<bool> Run(Session& session, const WeatherFlags& flags) {
   int64_t halo_bytes = 0;
   for (const Tile& one : cut->tiles) halo_bytes += HaloBytesOf(one);
   begin = absl::Now();
+  const auto busy = session.Busy("all steps in one process", kAloneMax);
   const Globe alone = RunAlone(flags.steps);
   const double seconds_alone = absl::ToDoubleSeconds(absl::Now() - begin);
   std::printf(

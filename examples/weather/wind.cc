@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kWave = 4;
 constexpr double kTurn = 7.848e-6;  // w and k, per second
-// 2e5 m2/s on the sphere of the Earth's radius, per second.
-constexpr double kDiffusivity = 2e5 / (6.371e6 * 6.371e6);
+// 5e4 m2/s on a sphere of the Earth's radius, per second.
+constexpr double kDiffusivity = 5e4 / (6.371e6 * 6.371e6);
 
 constexpr double kRadians = kDegrees * std::numbers::pi / 180;
 
