@@ -100,7 +100,7 @@ def all_help():
              for name in ("demo", "test", "build", "bench", "lint", "gpu-bundle", "gpu-test")}
     found[("./run",)] = help_of("./run")
     for program in ("lockstepd", "lockstep-perf", "lockstep-demo", "digits", "digits_local",
-                    "digits_pipe", "lockstepctl", "lockstep-conformance"):
+                    "digits_pipe", "lockstepctl", "lockstep-conformance", "weather"):
         found[(program,)] = help_of(program)
     for name in subcommands(found[("lockstepctl",)]):
         found[("lockstepctl", name)] = help_of("lockstepctl", name)
