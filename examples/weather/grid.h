@@ -32,7 +32,7 @@ struct Tile {
   int column = 0;
   int columns = kColumns;
 
-  // Of a plane as it is stored, with its halo.
+  // Cells of a row of a plane as it is stored, with its halo; and of the plane.
   int Stride() const { return columns + 2 * kHalo; }
   size_t PaddedCells() const {
     return static_cast<size_t>(rows + 2 * kHalo) * Stride();

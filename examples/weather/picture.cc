@@ -44,9 +44,8 @@ void AppendScale(std::span<const Color> colors, std::vector<uint8_t>& palette) {
     const size_t i = std::min(static_cast<size_t>(at), colors.size() - 2);
     const double part = at - static_cast<double>(i);
     for (int channel = 0; channel < 3; ++channel) {
-      palette.push_back(static_cast<uint8_t>(
-          std::lround((1 - part) * colors[i][channel] +
-                      part * colors[i + 1][channel])));
+      palette.push_back(static_cast<uint8_t>(std::lround(
+          (1 - part) * colors[i][channel] + part * colors[i + 1][channel])));
     }
   }
 }
@@ -148,8 +147,8 @@ class Drawing {
       const Tile& tile = maps_.tiles[i];
       const int lon = static_cast<int>(i) % maps_.lons;
       const int lat = static_cast<int>(i) / maps_.lons;
-      const int x = left + (tile.column + 2 * kHalo * lon) * kPixels +
-                    lon * kTileGap;
+      const int x =
+          left + (tile.column + 2 * kHalo * lon) * kPixels + lon * kTileGap;
       const int y =
           top + (tile.row + 2 * kHalo * lat) * kPixels + lat * kTileGap;
       const std::vector<float>& water = maps_.padded[i];
@@ -197,8 +196,8 @@ absl::Status WritePicture(const WaterMaps& maps, const std::string& path) {
   std::string bytes(size, '\0');
   if (!png_image_write_to_memory(&image, bytes.data(), &size, 0,
                                  canvas.pixels.data(), 0, palette.data())) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(path, ": libpng cannot make the picture: ", image.message));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        path, ": libpng cannot make the picture: ", image.message));
   }
   bytes.resize(size);
   return WriteUserFile(path, bytes);

@@ -144,8 +144,8 @@ void TileModel::AddFlows(const float* from, const Box& box, float speed,
     const float per_area = flows_.per_area[r + kHalo];
     float* row = to + r * stride + box.left;
     for (int i = 0; i < width; ++i) {
-      row[i] = cells[i] + per_area * ((east_[i] - east_[i + 1]) +
-                                      (north_[i] - south_[i]));
+      row[i] = cells[i] +
+               per_area * ((east_[i] - east_[i + 1]) + (north_[i] - south_[i]));
     }
     std::swap(north_, south_);
   }

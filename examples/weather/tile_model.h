@@ -62,7 +62,7 @@ class TileModel {
   EdgeFlows flows_;
   float* now_;
   float* next_;
-  std::vector<float> stage_;              // a plane behind the first stage
+  std::vector<float> stage_;                 // a plane behind the first stage
   std::vector<float> east_, north_, south_;  // flows of a row of cells
 };
 

@@ -137,11 +137,11 @@ Globe RunAlone(int steps) {
   return model.Values();
 }
 
-absl::StatusOr<std::vector<std::vector<float>>> Gather(
-    const AxisGroup& world, const float* values, size_t count) {
+absl::StatusOr<std::vector<std::vector<float>>> Gather(const AxisGroup& world,
+                                                       const float* values,
+                                                       size_t count) {
   const auto gathered = AllGatherObjects(
-      world,
-      {reinterpret_cast<const char*>(values), count * sizeof(float)});
+      world, {reinterpret_cast<const char*>(values), count * sizeof(float)});
   if (!gathered.ok()) return gathered.status();
   std::vector<std::vector<float>> all;
   for (const std::string& bytes : *gathered) {
@@ -200,9 +200,8 @@ absl::Status Draw(const HaloExchange& halo, const AxisGroup& world,
                   const Cut& cut, Worker& worker, const Globe& after,
                   const WeatherFlags& flags, Session& session) {
   const Tile& tile = cut.tiles[session.rank()];
-  auto status =
-      halo.Forward({nullptr, nullptr},
-                   {worker.model.water(), worker.model.temperature()});
+  auto status = halo.Forward(
+      {nullptr, nullptr}, {worker.model.water(), worker.model.temperature()});
   if (!status.ok()) return status;
   auto padded = Gather(world, worker.model.water(), tile.PaddedCells());
   if (!padded.ok()) return padded.status();

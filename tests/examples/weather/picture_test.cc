@@ -50,7 +50,9 @@ TEST(PictureTest, HasFourMapsAndMarksTheCellThatDiffers) {
   EXPECT_EQ(png.width, 3 * 12 + 2 * tile_width);
   EXPECT_EQ(png.height, 3 * 12 + 3 * kRows + tile_height);
   // The centre of the map of differences is that cell; its neighbours are not.
-  const auto pixel = [&](int x, int y) { return png.pixels[y * png.width + x]; };
+  const auto pixel = [&](int x, int y) {
+    return png.pixels[y * png.width + x];
+  };
   const int x = 24 + tile_width + tile_width / 2 + 1;
   const int y = 24 + 3 * kRows + tile_height / 2 + 1;
   const std::array<uint8_t, 3> most = {103, 0, 31}, none = {247, 247, 247};
