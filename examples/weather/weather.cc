@@ -9,6 +9,7 @@
 // and computes the interior meanwhile. At the end rank 0 computes all steps
 // alone and compares: "weather: PASS" and exit code 0 if every bit is equal.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -94,7 +97,7 @@ struct Worker {
   ArenaBuffer now, next;
   TileModel model;
 
-  static absl::StatusOr<Worker> On(const Tile& tile, Session& session) {
+  static absl::StatusOr<Worker> Create(const Tile& tile, Session& session) {
     const size_t bytes = TileModel::FloatsOf(tile) * sizeof(float);
     auto now = session.Allocate(bytes);
     if (!now.ok()) return now.status();
@@ -205,13 +208,14 @@ absl::Status Draw(const HaloExchange& halo, const AxisGroup& world,
   if (!status.ok()) return status;
   auto padded = Gather(world, worker.model.water(), tile.PaddedCells());
   if (!padded.ok()) return padded.status();
-  auto cold = Worker::On(tile, session);
-  if (!cold.ok()) return cold.status();
+  auto uncoupled = Worker::Create(tile, session);
+  if (!uncoupled.ok()) return uncoupled.status();
   {
     const auto busy = session.Busy("steps without halos", kAloneMax);
-    for (int step = 0; step < flags.steps; ++step) StepWithoutHalo(cold->model);
+    for (int step = 0; step < flags.steps; ++step)
+      StepWithoutHalo(uncoupled->model);
   }
-  auto after_without_halos = GatherGlobe(world, cut, cold->model);
+  auto after_without_halos = GatherGlobe(world, cut, uncoupled->model);
   if (!after_without_halos.ok()) return after_without_halos.status();
   if (session.rank() != 0) return absl::OkStatus();
   return WritePicture({.before = Forecast(),
@@ -234,7 +238,7 @@ absl::StatusOr<bool> Run(Session& session, const WeatherFlags& flags) {
   const auto world = session.Group({"lat", "lon"});
   if (!world.ok()) return world.status();
   if (auto status = session.Connect(); !status.ok()) return status;
-  auto worker = Worker::On(tile, session);
+  auto worker = Worker::Create(tile, session);
   if (!worker.ok()) return worker.status();
 
   if (auto status = Barrier(*world); !status.ok()) return status;
@@ -298,7 +302,7 @@ int Main(int argc, char** argv) {
     const bool is_first = (*session)->rank() == 0;
     const absl::Status left = (*session)->Leave();
     if (status.ok()) status = left;
-    if (run.ok() && is_first) {
+    if (status.ok() && is_first) {
       std::printf("weather: %s\n", is_equal ? "PASS" : "FAIL");
     }
   }
