@@ -38,22 +38,16 @@ bool FitsIn(double value) {
          value < std::ldexp(1.0, std::numeric_limits<Integer>::digits);
 }
 
-// Whether a value of the dtype can be made of it without a surprise: integers
-// exactly, numbers with a fraction by rounding.
-bool IsConstantOf(DType dtype, double value) {
-  if (!std::isfinite(value)) return false;
-  const bool is_whole = std::trunc(value) == value;
+// The largest number of a dtype with a fraction; c64 and c128: of their parts.
+double LargestOf(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return value == 0 || value == 1;
-    case DType::kU8: return is_whole && FitsIn<uint8_t>(value);
-    case DType::kI8: return is_whole && FitsIn<int8_t>(value);
-    case DType::kI16: return is_whole && FitsIn<int16_t>(value);
-    case DType::kU16: return is_whole && FitsIn<uint16_t>(value);
-    case DType::kI32: return is_whole && FitsIn<int32_t>(value);
-    case DType::kU32: return is_whole && FitsIn<uint32_t>(value);
-    case DType::kI64: return is_whole && FitsIn<int64_t>(value);
-    case DType::kU64: return is_whole && FitsIn<uint64_t>(value);
-    default: return true;
+    case DType::kF8E4M3: return 448;
+    case DType::kF8E5M2: return 57344;
+    case DType::kF16: return 65504;
+    case DType::kBF16: return std::ldexp(255.0, 120);
+    case DType::kF32:
+    case DType::kC64: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
   }
 }
 
@@ -130,7 +124,7 @@ class TensorCheck {
     }
     if (dim.edge != HaloEdge::kConstant) {
       dim.constant = 0;
-    } else if (!IsConstantOf(tensor_.dtype, dim.constant)) {
+    } else if (!IsHaloConstant(tensor_.dtype, dim.constant)) {
       return MalformedTensor(number_, "dim %d: %s cannot hold the constant %g",
                              dim.dim, Name(tensor_.dtype), dim.constant);
     }
@@ -194,6 +188,23 @@ absl::StatusOr<HaloSpec> Normalized(const HaloSpec& spec, const Mesh& mesh) {
     made.tensors.push_back(*std::move(tensor));
   }
   return made;
+}
+
+bool IsHaloConstant(DType dtype, double constant) {
+  if (!std::isfinite(constant)) return false;
+  const bool is_whole = std::trunc(constant) == constant;
+  switch (dtype) {
+    case DType::kBool: return constant == 0 || constant == 1;
+    case DType::kU8: return is_whole && FitsIn<uint8_t>(constant);
+    case DType::kI8: return is_whole && FitsIn<int8_t>(constant);
+    case DType::kI16: return is_whole && FitsIn<int16_t>(constant);
+    case DType::kU16: return is_whole && FitsIn<uint16_t>(constant);
+    case DType::kI32: return is_whole && FitsIn<int32_t>(constant);
+    case DType::kU32: return is_whole && FitsIn<uint32_t>(constant);
+    case DType::kI64: return is_whole && FitsIn<int64_t>(constant);
+    case DType::kU64: return is_whole && FitsIn<uint64_t>(constant);
+    default: return std::abs(constant) <= LargestOf(dtype);
+  }
 }
 
 std::string Describe(const HaloTensor& tensor) {

@@ -29,6 +29,11 @@ inline constexpr int64_t kHaloBytesMax = int64_t{1} << 40;  // a padded block
 // dimension and the value: whatever one rank can check.
 absl::StatusOr<HaloSpec> Normalized(const HaloSpec& spec, const Mesh& mesh);
 
+// Whether a cell of the dtype can be the constant: finite numbers that its
+// largest is not below, and for the dtypes of integers whole ones, for bool 0
+// and 1.
+bool IsHaloConstant(DType dtype, double constant);
+
 // The text of a normalized tensor: "f32[*,16]: dim 0 over lat, low 1, high 2,
 // periodic". Blocks of cut dimensions have any size (*): tensors of ranks whose
 // texts are equal differ in these sizes only.

@@ -13,6 +13,7 @@
 #ifndef LOCKSTEP_PLAN_HALO_HALO_H_
 #define LOCKSTEP_PLAN_HALO_HALO_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -84,6 +85,9 @@ struct HaloMessage {
   std::vector<HaloBox> boxes;
   bool operator==(const HaloMessage&) const = default;
 };
+
+// The boxes of a rank's padded blocks in one exchange: at most this many.
+inline constexpr size_t kHaloBoxesMax = 4096;
 
 // One rank's part of an exchange. Messages are in the order of their peers, at
 // most one each. In the adjoint `receives` are sent and `sends` are received.

@@ -13,16 +13,12 @@
 #ifndef LOCKSTEP_PLAN_HALO_ROUTES_H_
 #define LOCKSTEP_PLAN_HALO_ROUTES_H_
 
-#include <cstddef>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "plan/halo/halo.h"
 
 namespace lockstep::plan {
-
-// A rank's boxes: more of them are refused.
-inline constexpr size_t kHaloBoxesMax = 4096;
 
 // The routes of all members of halos[index], in their order. InvalidArgument: a
 // width that needs more than kHaloBoxesMax boxes on a rank.

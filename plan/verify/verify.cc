@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/diagnostics.h"
+#include "plan/verify/halos.h"
 #include "plan/verify/operations.h"
 #include "plan/verify/simulator.h"
 #include "plan/verify/structure.h"
@@ -24,6 +25,7 @@ bool OnlyLaunchOrders(const Diagnostics& diagnostics) {
 absl::Status CheckStructure(const Plan& plan) {
   Diagnostics diagnostics;
   CheckTables(plan, diagnostics);
+  if (diagnostics.empty()) CheckHalos(plan, diagnostics);
   if (diagnostics.empty()) CheckLanes(plan, diagnostics);
   // If a transfer was removed, the launch order refers to nothing. Report also
   // the ranks that wait for it.

@@ -3,7 +3,8 @@
 //   CheckTables, CheckLanes, ─▶ CheckCollectives, ─▶ FindDeadlock ─▶ OK
 //   CheckTasks                  CheckPointToPoint    (verify/simulator.h)
 //   (verify/structure.h)        (verify/agreement.h)
-//                               CheckValues (verify/values.h)
+//   CheckHalos                  CheckValues (verify/values.h)
+//   (verify/halos.h)
 //
 // Checks, across all ranks:
 //   * every index is in range, every field valid; launch_order has every
@@ -21,6 +22,9 @@
 //     gathered once, first in the launch order; a bucket with leaves is summed
 //     in pairs by all members, or exchanged in slices and gathered by all; an
 //     announced bucket has one parameter and neither slices nor error feedback
+//   * halo exchanges: every cell of every padded block has one source, that of
+//     the edge's rule, on the rank that has it; both sides of a message have
+//     the same boxes; the halo lanes have exactly these messages
 //   * on each communicator, all members enqueue the same collectives in the
 //     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per
@@ -38,8 +42,9 @@
 //     launch order; its tasks run concurrently
 //
 // An error names ranks, lanes and both values; a deadlock prints the cycle of
-// waits. Takes any plan, also one decoded from hostile bytes, in time and
-// memory proportional to its size.
+// waits. Takes any plan, also one decoded from hostile bytes, in memory
+// proportional to its size, and in time too, but for the boxes of a rank's halo
+// exchange (verify/halos.h), at most kHaloBoxesMax.
 
 #ifndef LOCKSTEP_PLAN_VERIFY_VERIFY_H_
 #define LOCKSTEP_PLAN_VERIFY_VERIFY_H_

@@ -47,7 +47,7 @@ constexpr char kTemplate[] = R"({
   "communicators": [{"name": "verdict", "ranks": [0, 1]},
                     {"name": "pipe@0>1", "ranks": [0, 1]}],
   "ranks": [
-   {"lanes": [{"kind": "halo", "name": "to rank 1", "transfers": [
+   {"lanes": [{"kind": "state", "name": "to rank 1", "transfers": [
       {"kind": "send", "communicator": 1, "shape": [8], "peer": 1}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
       {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [$],
@@ -55,7 +55,7 @@ constexpr char kTemplate[] = R"({
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],
     "launch_order": [[0, 0], [1, 0], [1, 1]]},
-   {"lanes": [{"kind": "halo", "name": "from rank 0", "transfers": [
+   {"lanes": [{"kind": "state", "name": "from rank 0", "transfers": [
       {"kind": "recv", "communicator": 1, "shape": [8], "peer": 0}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
       {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [$],

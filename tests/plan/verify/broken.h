@@ -58,16 +58,16 @@ inline Plan GoodPlan() {
     add(first + 1, RecvFrom(pipe, 0, 7));
   }
   for (const int first : {0, 1}) {
-    const int halo = static_cast<int>(plan.communicators.size());
-    plan.communicators.push_back(
-        {.name = absl::StrCat("halo@", first), .ranks = {first, first + 2}});
+    const int replicas = static_cast<int>(plan.communicators.size());
+    plan.communicators.push_back({.name = absl::StrCat("replicas@", first),
+                                  .ranks = {first, first + 2}});
     for (const int member : {0, 1}) {
       RankPlan& of_rank = plan.ranks[first + 2 * member];
       of_rank.lanes.push_back(
-          {.kind = LaneKind::kHalo,
-           .name = "halo",
-           .transfers = {InGroup(SendTo(halo, 1 - member), 1),
-                         InGroup(RecvFrom(halo, 1 - member), 1)}});
+          {.kind = LaneKind::kState,
+           .name = "replicas",
+           .transfers = {InGroup(SendTo(replicas, 1 - member), 1),
+                         InGroup(RecvFrom(replicas, 1 - member), 1)}});
       of_rank.launch_order.push_back({2, 0});
       of_rank.launch_order.push_back({2, 1});
     }

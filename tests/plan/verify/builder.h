@@ -61,7 +61,7 @@ class PlanBuilder {
       ++lane;
     }
     if (lane == of_rank.lanes.size()) {
-      of_rank.lanes.push_back({.kind = LaneKind::kHalo, .name = lane_name});
+      of_rank.lanes.push_back({.kind = LaneKind::kState, .name = lane_name});
     }
     std::vector<Transfer>& transfers = of_rank.lanes[lane].transfers;
     const TransferRef ref{static_cast<int>(lane),
