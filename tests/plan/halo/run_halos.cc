@@ -307,17 +307,21 @@ class HaloRun {
           Fail("group ", group, " is not together");
         }
         end = static_cast<int>(i) + 1;
-        if (transfer.communicator < 1 ||
-            plan_.communicators[transfer.communicator].ranks != halo_.ranks) {
-          Fail("a message on another communicator");
-        }
+        if (!IsOfGroup(transfer)) Fail("a message on another communicator");
         if (transfer.dtype != DType::kU8 || transfer.shape.size() != 1) {
           Fail("a message that is not bytes");
         }
+        if (fault_) return {};
         transfers.push_back(&transfer);
       }
     }
     return transfers;
+  }
+
+  bool IsOfGroup(const Transfer& transfer) const {
+    const int c = transfer.communicator;
+    return c >= 1 && c < static_cast<int>(plan_.communicators.size()) &&
+           plan_.communicators[c].ranks == halo_.ranks;
   }
 
   // Of each member the messages that it sends, in their order, with peers. Of

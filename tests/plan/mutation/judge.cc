@@ -25,7 +25,7 @@ using oracle::Memory;
 using oracle::State;
 using oracle::Wiring;
 
-constexpr size_t kStatesMax = 2'000;
+constexpr size_t kSearchedMax = 2'000;
 constexpr int kRuns = 24;
 
 Verdict VerdictOf(const Fault& fault, size_t states) {
@@ -179,7 +179,7 @@ Verdict JudgeSome(const Plan& plan, uint64_t seed, int runs) {
 }
 
 Verdict Judge(const Plan& plan, uint64_t seed) {
-  Verdict verdict = JudgeAll(plan, kStatesMax);
+  Verdict verdict = JudgeAll(plan, kSearchedMax);
   if (verdict.fate != Fate::kUnknown) return verdict;
   verdict = JudgeSome(plan, seed, kRuns);
   verdict.is_random = true;

@@ -12,7 +12,7 @@ uint64_t WeightOf(int parameter) {
   return StampOf({static_cast<uint64_t>(parameter)}) | 1;
 }
 
-int64_t CountIn(const Transfer& transfer) {
+int64_t ElementsOf(const Transfer& transfer) {
   int64_t count = 1;
   for (const int64_t extent : transfer.shape) count *= extent;
   return count;
@@ -251,7 +251,7 @@ std::optional<Fault> Machine::MeetAll(int channel, State& state) const {
   const Transfer& first = *steps_[met[0]].transfer;
   for (const int number : met) {
     const Transfer& other = *steps_[number].transfer;
-    if (other.kind != first.kind || CountIn(other) != CountIn(first) ||
+    if (other.kind != first.kind || ElementsOf(other) != ElementsOf(first) ||
         other.dtype != first.dtype || other.op != first.op ||
         other.root != first.root || other.bucket != first.bucket) {
       return Fault{Fate::kMismatch, "unequal collectives meet"};
