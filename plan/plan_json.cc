@@ -1,5 +1,7 @@
 #include "plan/plan_json.h"
 
+#include <bit>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
@@ -49,11 +51,21 @@ Json Tree(const std::vector<T>& list) {
 }
 
 template <typename T>
+bool IsSame(const T& a, const T& b) {
+  return a == b;
+}
+// Negative zero is not the default: a field may be padded with it.
+bool IsSame(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+template <typename T>
 requires json::kIsRecord<T> Json Tree(const T& record) {
   const T defaults{};
   Json tree = Json::object();
   json::Fields<T>([&](const char* name, auto member) {
-    const bool told = json::IsTold(name) || record.*member != defaults.*member;
+    const bool told =
+        json::IsTold(name) || !IsSame(record.*member, defaults.*member);
     if (told) tree[name] = Tree(record.*member);
   });
   return tree;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -17,6 +18,9 @@ namespace {
 // What the ranks declare under one name, normalized.
 using ByRank = std::map<int, HaloSpec>;
 
+// The communicators of exchanges, by name.
+using HaloCommunicators = std::map<std::string, int>;
+
 std::string DeclarationText(const HaloSpec& spec) {
   return absl::StrJoin(spec.tensors, " and ",
                        [](std::string* out, const HaloTensor& tensor) {
@@ -26,8 +30,12 @@ std::string DeclarationText(const HaloSpec& spec) {
 
 class HaloMerge {
  public:
-  HaloMerge(const std::string& name, const ByRank& declared, Plan* plan)
-      : name_(absl::Utf8SafeCEscape(name)), declared_(declared), plan_(*plan) {}
+  HaloMerge(const std::string& name, const ByRank& declared,
+            HaloCommunicators* known, Plan* plan)
+      : name_(absl::Utf8SafeCEscape(name)),
+        declared_(declared),
+        known_(*known),
+        plan_(*plan) {}
 
   // Adds the exchange of the group of `rank`, which declares it.
   absl::Status AddGroupOf(int rank) {
@@ -131,29 +139,17 @@ class HaloMerge {
   int CommunicatorOf(const Halo& halo) {
     if (halo.ranks.size() == 1) return -1;
     const std::string name = NameOfHaloGroup(halo.mesh, halo.ranks);
-    std::vector<CommunicatorSpec>& all = plan_.communicators;
-    const auto known = std::find_if(
-        all.begin(), all.end(),
-        [&name](const CommunicatorSpec& spec) { return spec.name == name; });
-    if (known != all.end()) return static_cast<int>(known - all.begin());
-    all.push_back({name, halo.ranks});
-    return static_cast<int>(all.size()) - 1;
+    const auto [known, is_new] = known_.try_emplace(
+        name, static_cast<int>(plan_.communicators.size()));
+    if (is_new) plan_.communicators.push_back({name, halo.ranks});
+    return known->second;
   }
 
   const std::string name_;
   const ByRank& declared_;
+  HaloCommunicators& known_;
   Plan& plan_;
 };
-
-// Whether the plan has the exchange of the group of `rank`.
-bool HasHalo(const Plan& plan, const std::string& name, int rank) {
-  return std::any_of(
-      plan.halos.begin(), plan.halos.end(), [&](const Halo& halo) {
-        return halo.name == name &&
-               std::find(halo.ranks.begin(), halo.ranks.end(), rank) !=
-                   halo.ranks.end();
-      });
-}
 
 }  // namespace
 
@@ -197,13 +193,19 @@ absl::Status AddDeclaredHalos(
                        absl::Utf8SafeCEscape(spec.name), " twice"));
     }
   }
+  HaloCommunicators communicators;
+  std::set<std::pair<std::string, int>> placed;  // of each rank
   for (size_t r = 0; r < declared.size(); ++r) {
     const int rank = static_cast<int>(r);
     for (const HaloSpec& spec : declared[r]) {
-      if (HasHalo(*plan, spec.name, rank)) continue;
+      if (placed.contains({spec.name, rank})) continue;
       absl::Status added =
-          HaloMerge(spec.name, by_name[spec.name], plan).AddGroupOf(rank);
+          HaloMerge(spec.name, by_name[spec.name], &communicators, plan)
+              .AddGroupOf(rank);
       if (!added.ok()) return added;
+      for (const int member : plan->halos.back().ranks) {
+        placed.insert({spec.name, member});
+      }
     }
   }
   return absl::OkStatus();

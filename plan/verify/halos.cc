@@ -330,8 +330,8 @@ class HaloCheck {
                halo.ranks[sent.peer],
                received == nullptr
                    ? "none"
-                   : absl::StrFormat("%d bytes in %d%s boxes", received->bytes,
-                                     received->boxes.size(), " other")));
+                   : absl::StrFormat("%d bytes in %d other boxes",
+                                     received->bytes, received->boxes.size())));
     }
     for (const HaloMessage& received : routes[member]->receives) {
       if (other_side(routes[received.peer]->sends, member) != nullptr) continue;

@@ -31,6 +31,7 @@ Plan Sample() {
                           .peer = 1,
                           .tag = 5,
                           .bucket = 0,
+                          .halo = 0,
                           .group = 2,
                           .after = {{.lane = 1, .index = 0}},
                           .after_task = 0,
@@ -50,7 +51,24 @@ Plan Sample() {
       .tasks = {{.work = Work::kBackward,
                  .stage = 1,
                  .micro_batch = 2,
-                 .after = {{0, 1}}}}};
+                 .after = {{0, 1}}}},
+      .halos = {
+          {.halo = 0,
+           .own = {{.field = 1, .dims = {{.in = 2, .out = 3, .count = 4}}}},
+           .fills = {{.box = {.dims = {{.out = 5, .step = 0}}}, .value = 0.5}},
+           .sends = {{.peer = 1, .bytes = 16, .boxes = {{.field = 2}}}},
+           .receives = {{.peer = 1, .bytes = 32}}}}};
+  plan.halos = {{.name = "u",
+                 .mesh = MeshOf({{"data", 2}}),
+                 .ranks = {0, 1},
+                 .communicator = 0,
+                 .fields = {{.dtype = DType::kI16,
+                             .dims = {{.axis = 0,
+                                       .bounds = {0, 3, 5},
+                                       .low = 1,
+                                       .high = 2,
+                                       .edge = HaloEdge::kConstant,
+                                       .constant = 7}}}}}};
   plan.ranks = {rank, rank};
   return plan;
 }
@@ -60,6 +78,12 @@ using Change = std::function<void(Plan&)>;
 std::vector<Change> ChangesOfEveryField() {
   const auto transfer = [](Plan& p) -> Transfer& {
     return p.ranks[1].lanes[0].transfers[1];
+  };
+  const auto extent = [](Plan& p) -> HaloExtent& {
+    return p.halos[0].fields[0].dims[0];
+  };
+  const auto routes = [](Plan& p) -> HaloRoutes& {
+    return p.ranks[1].halos[0];
   };
   return {
       [](Plan& p) { p.revision = {4}; },
@@ -148,6 +172,45 @@ std::vector<Change> ChangesOfEveryField() {
       [=](Plan& p) { transfer(p).before[0].count = 3; },
       [=](Plan& p) { transfer(p).before[0].leaf = -1; },
       [=](Plan& p) { transfer(p).before[0].divisor = 1; },
+      [=](Plan& p) { transfer(p).halo = -1; },
+      [](Plan& p) { p.halos.clear(); },
+      [](Plan& p) { p.halos[0].name = "v"; },
+      [](Plan& p) { p.halos[0].mesh.axes[0].name = "pipe"; },
+      [](Plan& p) { p.halos[0].mesh.axes[0].size = 3; },
+      [](Plan& p) {
+        p.halos[0].ranks = {1, 0};
+      },
+      [](Plan& p) { p.halos[0].communicator = -1; },
+      [](Plan& p) { p.halos[0].fields.clear(); },
+      [](Plan& p) { p.halos[0].fields[0].dtype = DType::kU16; },
+      [](Plan& p) { p.halos[0].fields[0].dims.clear(); },
+      [=](Plan& p) { extent(p).axis = -1; },
+      [=](Plan& p) { extent(p).bounds[1] = 2; },
+      [=](Plan& p) { extent(p).low = 2; },
+      [=](Plan& p) { extent(p).high = 1; },
+      [=](Plan& p) { extent(p).edge = HaloEdge::kReplicate; },
+      [=](Plan& p) { extent(p).constant = -7; },
+      [=](Plan& p) { extent(p).constant = 0; },
+      [=](Plan& p) { extent(p).constant = -0.0; },
+      [](Plan& p) { p.ranks[1].halos.clear(); },
+      [=](Plan& p) { routes(p).halo = 1; },
+      [=](Plan& p) { routes(p).own.clear(); },
+      [=](Plan& p) { routes(p).own[0].field = 0; },
+      [=](Plan& p) { routes(p).own[0].dims.clear(); },
+      [=](Plan& p) { routes(p).own[0].dims[0].in = 1; },
+      [=](Plan& p) { routes(p).own[0].dims[0].out = 1; },
+      [=](Plan& p) { routes(p).own[0].dims[0].count = 1; },
+      [=](Plan& p) { routes(p).own[0].dims[0].step = -1; },
+      [=](Plan& p) { routes(p).fills.clear(); },
+      [=](Plan& p) { routes(p).fills[0].box.dims[0].out = 6; },
+      [=](Plan& p) { routes(p).fills[0].value = 0.25; },
+      [=](Plan& p) { routes(p).sends.clear(); },
+      [=](Plan& p) { routes(p).sends[0].peer = 0; },
+      [=](Plan& p) { routes(p).sends[0].bytes = 17; },
+      [=](Plan& p) { routes(p).sends[0].boxes.clear(); },
+      [=](Plan& p) { routes(p).sends[0].boxes[0].field = 3; },
+      [=](Plan& p) { routes(p).receives[0].bytes = 33; },
+      [=](Plan& p) { std::swap(routes(p).sends, routes(p).receives); },
   };
 }
 
@@ -186,7 +249,7 @@ TEST(DigestTest, IsTheSameForTheSameInput) {
 // is noticed: digests are journaled.
 TEST(DigestTest, GoldenValues) {
   EXPECT_EQ(DigestOf(Plan{}), "449a5868f131d9729646a983cc6ff5f4");
-  EXPECT_EQ(DigestOf(Sample()), "1b2a0c10e3c369238d7578d48bc531ad");
+  EXPECT_EQ(DigestOf(Sample()), "8ba049cdd6203e8e94a7b55b22b3e623");
   const PlanInput input =
       Alike(MeshOf({{"data", 2}, {"pipe", 2}}),
             {{.name = "w", .shape = {8, 3}, .axes = {"data"}},

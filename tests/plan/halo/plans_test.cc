@@ -1,0 +1,87 @@
+// Plans with halo exchanges: revisions, text, determinism.
+
+#include <cstdint>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "plan/compile.h"
+#include "plan/digest.h"
+#include "plan/plan_json.h"
+#include "plan/verify/verify.h"
+#include "tests/plan/halo/random_halos.h"
+#include "tests/plan/halo/run_halos.h"
+
+namespace lockstep::plan {
+namespace {
+
+PlanInput WithParameters(uint64_t seed) {
+  PlanInput input = RandomHalos(seed).Input();
+  for (std::vector<Parameter>& registered : input.registrations) {
+    registered = {{.name = "w", .shape = {16, 3}}, {.name = "b", .shape = {5}}};
+  }
+  input.policy.first_bytes_max = input.policy.bytes_max = 64;
+  return input;
+}
+
+TEST(HaloPlansTest, CompileIsDeterministic) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Plan first = *Compile(WithParameters(seed));
+    const Plan second = *Compile(WithParameters(seed));
+    ASSERT_EQ(first, second) << "seed " << seed;
+    ASSERT_EQ(DigestOf(first), DigestOf(second)) << "seed " << seed;
+  }
+}
+
+TEST(HaloPlansTest, ALaterRevisionKeepsThem) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    PlanInput input = WithParameters(seed);
+    const Plan first = *Compile(input);
+    const absl::StatusOr<Plan> next = Recut(first, input.policy, {0, 1});
+    ASSERT_TRUE(next.ok()) << next.status();
+    ASSERT_EQ(next->halos, first.halos) << "seed " << seed;
+    for (size_t rank = 0; rank < first.ranks.size(); ++rank) {
+      ASSERT_EQ(next->ranks[rank].halos, first.ranks[rank].halos);
+    }
+    input.observed_order = {0, 1};
+    input.revision = next->revision;
+    ASSERT_EQ(*next, *Compile(input)) << "seed " << seed;
+    ASSERT_EQ(Verify(*next), absl::OkStatus()) << "seed " << seed;
+    ASSERT_EQ(oracle::HaloFaultIn(*next), std::nullopt) << "seed " << seed;
+  }
+}
+
+TEST(HaloPlansTest, EveryPlanReadsBackEqualFromText) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const Plan plan = *Compile(WithParameters(seed));
+    const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(plan));
+    ASSERT_TRUE(read.ok()) << read.status();
+    ASSERT_EQ(*read, plan) << "seed " << seed;
+    ASSERT_EQ(DigestOf(*read), DigestOf(plan)) << "seed " << seed;
+  }
+}
+
+// Constants are read back to the last bit.
+TEST(HaloPlansTest, ConstantsReadBackFromText) {
+  for (const double constant : {0.1, -0.0, 1e-300, 1.7976931348623157e308}) {
+    PlanInput input{.mesh = {{{"lat", 1}}}};
+    input.registrations.resize(1);
+    const HaloTensor tensor{
+        DType::kF64, {2}, {{0, "", 1, 1, HaloEdge::kConstant, constant}}};
+    input.halos = {{{"u", {tensor}}}};
+    const Plan plan = *Compile(input);
+    const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(plan));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(DigestOf(*read), DigestOf(plan)) << constant;
+  }
+}
+
+TEST(HaloPlansTest, NegotiatedModeRunsNone) {
+  PlanInput input = WithParameters(0);
+  ASSERT_FALSE(input.halos[0].empty());
+  input.sync = SyncMode::kNegotiated;
+  const absl::StatusOr<Plan> plan = Compile(input);
+  EXPECT_TRUE(!plan.ok() || !CheckSync(*plan, input.sync).ok());
+}
+
+}  // namespace
+}  // namespace lockstep::plan
