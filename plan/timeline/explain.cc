@@ -222,6 +222,47 @@ std::string Trees(const Plan& plan) {
   return text;
 }
 
+// --- Halo exchanges ---------------------------------------------------------
+
+// "f32[10 over lat (1, 2, periodic), 8]": extents of the whole field, with low,
+// high and edge of those that are padded.
+std::string FieldText(const Halo& halo, const HaloField& field) {
+  std::vector<std::string> extents;
+  for (const HaloExtent& extent : field.dims) {
+    std::string text = absl::StrCat(extent.bounds.back());
+    if (extent.axis >= 0) {
+      absl::StrAppend(&text, " over ", halo.mesh.axes[extent.axis].name);
+    }
+    if (extent.low + extent.high > 0) {
+      absl::StrAppendFormat(&text, " (%d, %d, %s)", extent.low, extent.high,
+                            Name(extent.edge));
+    }
+    extents.push_back(std::move(text));
+  }
+  return absl::StrFormat("%s[%s]", Name(field.dtype),
+                         absl::StrJoin(extents, ", "));
+}
+
+std::string Halos(const Plan& plan) {
+  std::string text;
+  for (size_t h = 0; h < plan.halos.size(); ++h) {
+    const Halo& halo = plan.halos[h];
+    std::vector<std::string> fields;
+    for (const HaloField& field : halo.fields) {
+      fields.push_back(FieldText(halo, field));
+    }
+    absl::StrAppendFormat(&text, "halo %s on %s: %s\n", halo.name,
+                          RankList(halo.ranks), absl::StrJoin(fields, " and "));
+    for (const auto& [link, traffic] : LinksOfHalo(plan, static_cast<int>(h))) {
+      absl::StrAppendFormat(
+          &text,
+          "  link rank %d > rank %d: %s an exchange, and back in its adjoint\n",
+          link.first, link.second, BytesText(traffic.bytes));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string PercentText(double share) {
@@ -258,7 +299,8 @@ std::string ExplainText(const Plan& plan, const Timeline& timeline) {
                     "\nbubble: ", PercentText(timeline.bubble), "\n");
   }
   absl::StrAppend(&text, Stages(plan), Buffers(plan), Links(plan),
-                  Gradients(plan), Trees(plan), OperationList(plan));
+                  Gradients(plan), Trees(plan), Halos(plan),
+                  OperationList(plan));
   return text;
 }
 

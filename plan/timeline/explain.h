@@ -18,8 +18,9 @@ namespace lockstep::plan {
 std::string Headline(const Plan& plan);
 
 // When each rank computes each task, the bubble, bytes on each link, stored
-// activations of each stage, buffers, gradients, trees of leaves, and the
-// operations of each rank (operation_list.h). Each line ends with a newline.
+// activations of each stage, buffers, gradients, trees of leaves, fields and
+// messages of halo exchanges, and the operations of each rank
+// (operation_list.h). Each line ends with a newline.
 // The timeline must be in small units: that of the default costs of TimelineOf.
 std::string ExplainText(const Plan& plan, const Timeline& timeline);
 

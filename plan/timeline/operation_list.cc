@@ -1,6 +1,7 @@
 #include "plan/timeline/operation_list.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -65,7 +66,9 @@ class LaunchesOfRank {
  public:
   LaunchesOfRank(const Plan& plan, int rank)
       : plan_(plan), rank_(plan.ranks[rank]) {
-    for (const TransferRef& ref : rank_.launch_order) Add(ref);
+    for (const TransferRef& ref : rank_.launch_order) {
+      if (LaneOf(ref).kind != LaneKind::kHalo) Add(ref);
+    }
   }
 
   std::string Text() const {
@@ -77,7 +80,7 @@ class LaunchesOfRank {
       absl::StrAppend(&text, "  and ", launches_.size() - kLaunchesMax,
                       " launches more: plan export shows all\n");
     }
-    return text;
+    return absl::StrCat(text, HalosText());
   }
 
   // A text that is equal for ranks that differ only in elements and neighbours.
@@ -92,7 +95,7 @@ class LaunchesOfRank {
       }
       shape.push_back('|');
     }
-    return shape;
+    return absl::StrCat(shape, HalosText());
   }
 
   bool has_messages() const {
@@ -191,6 +194,25 @@ class LaunchesOfRank {
     add("after", AfterText(transfer));
     add("before", SideText(transfer.before));
     add("behind", SideText(transfer.then));
+    return text;
+  }
+
+  std::string HalosText() const {
+    std::map<int, std::vector<std::string>> exchanges;  // by communicator
+    for (const HaloRoutes& routes : rank_.halos) {
+      const Halo& halo = plan_.halos[routes.halo];
+      if (routes.sends.empty() && routes.receives.empty()) continue;
+      exchanges[halo.communicator].push_back(
+          absl::StrCat(halo.name, " (", routes.sends.size(), " sent, ",
+                       routes.receives.size(), " received)"));
+    }
+    std::string text;
+    for (const Lane& lane : rank_.lanes) {
+      if (lane.kind != LaneKind::kHalo) continue;
+      absl::StrAppend(
+          &text, "  ", lane.name, ", launched by the caller: ",
+          absl::StrJoin(exchanges[lane.transfers[0].communicator], ", "), "\n");
+    }
     return text;
   }
 

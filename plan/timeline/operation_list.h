@@ -10,6 +10,7 @@
 //     one launch of 2 transfers:
 //       verdict: all-reduce of 11 f64, sum
 //       ...
+//     halo lat@0, launched by the caller: u (2 sent, 2 received)
 
 #ifndef LOCKSTEP_PLAN_TIMELINE_OPERATION_LIST_H_
 #define LOCKSTEP_PLAN_TIMELINE_OPERATION_LIST_H_
@@ -23,8 +24,9 @@ namespace lockstep::plan {
 // Ranks that differ only in elements and neighbours are listed once. Each rank
 // is in its launch order: transfers with their local operations, those of one
 // group under a separate line, and the pipeline messages between them as
-// counts. At most the first 48 launches of a rank. The plan must be verified.
-// Each line ends with a newline.
+// counts. The exchanges of halo lanes, which are not in this order, follow with
+// the numbers of their messages. At most the first 48 launches of a rank. The
+// plan must be verified. Each line ends with a newline.
 std::string OperationList(const Plan& plan);
 
 }  // namespace lockstep::plan

@@ -93,7 +93,9 @@ absl::StatusOr<Timeline> TimelineOf(const Plan& plan, const CostModel& costs) {
           },
       .transfer =
           [&](const Transfer& transfer) {
-            if (MovesNothing(plan, transfer)) return int64_t{0};
+            if (MovesNothing(plan, transfer) || transfer.halo >= 0) {
+              return int64_t{0};
+            }
             return costs.latency +
                    static_cast<int64_t>(BytesSent(plan, transfer) *
                                         costs.per_byte);
@@ -108,17 +110,33 @@ absl::StatusOr<Timeline> TimelineOf(const Plan& plan, const CostModel& costs) {
   return timeline;
 }
 
-std::map<std::pair<int, int>, LinkTraffic> LinksOf(const Plan& plan) {
-  std::map<std::pair<int, int>, LinkTraffic> links;
+LinkTraffics LinksOf(const Plan& plan) {
+  LinkTraffics links;
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     for (const Lane& lane : plan.ranks[rank].lanes) {
       for (const Transfer& transfer : lane.transfers) {
-        if (transfer.kind != TransferKind::kSend) continue;
+        if (transfer.kind != TransferKind::kSend || transfer.halo >= 0) {
+          continue;
+        }
         const int peer =
             plan.communicators[transfer.communicator].ranks[transfer.peer];
         LinkTraffic& link = links[{static_cast<int>(rank), peer}];
         ++link.messages;
         link.bytes += BytesOf(transfer);
+      }
+    }
+  }
+  return links;
+}
+
+LinkTraffics LinksOfHalo(const Plan& plan, int halo) {
+  LinkTraffics links;
+  const std::vector<int>& ranks = plan.halos[halo].ranks;
+  for (const int rank : ranks) {
+    for (const HaloRoutes& routes : plan.ranks[rank].halos) {
+      if (routes.halo != halo) continue;
+      for (const HaloMessage& message : routes.sends) {
+        links[{rank, ranks[message.peer]}] = {1, message.bytes};
       }
     }
   }

@@ -18,7 +18,8 @@
 namespace lockstep::plan {
 
 // Times in any one unit. Local operations (LocalOp) take no time: their cost is
-// not a property of the plan.
+// not a property of the plan. Neither do halo exchanges: the caller launches
+// them, so the plan does not say when and how often.
 struct CostModel {
   // One entry for each stage, or one for all.
   std::vector<WorkTimes> stages = {{}};
@@ -43,13 +44,20 @@ absl::StatusOr<Timeline> TimelineOf(const Plan& plan, const CostModel& costs);
 // The number of stages of the plan's tasks: 1 + the highest.
 int StagesOf(const Plan& plan);
 
-// The data sent over a link in one step, by sender and receiver.
+// The data sent over links, by sender and receiver.
 struct LinkTraffic {
   int64_t messages = 0;
   int64_t bytes = 0;
   bool operator==(const LinkTraffic&) const = default;
 };
-std::map<std::pair<int, int>, LinkTraffic> LinksOf(const Plan& plan);
+using LinkTraffics = std::map<std::pair<int, int>, LinkTraffic>;
+
+// In one step, without halo exchanges.
+LinkTraffics LinksOf(const Plan& plan);
+
+// In one run of plan.halos[halo]. Its adjoint sends as much in the other
+// direction.
+LinkTraffics LinksOfHalo(const Plan& plan, int halo);
 
 // The most micro-batches of a stage that are at the same time between the start
 // of their forward pass and the end of their backward pass: the activations

@@ -42,9 +42,9 @@ constexpr char kRank[] = R"({
       {"kind": "all-reduce", "communicator": 1, "shape": [17], "bucket": 0,
        "before": [{"kind": "write-flags", "offset": 16, "count": 1}],
        "then": [{"kind": "read-flags", "offset": 16, "count": 1}$NORM]}]},
-    {"kind": "halo", "name": "corners", "transfers": [
+    {"kind": "state", "name": "corners", "transfers": [
       {"kind": "all-to-all", "communicator": 2, "shape": [4]}]},
-    {"kind": "halo", "name": "edges", "transfers": [
+    {"kind": "state", "name": "edges", "transfers": [
       {"kind": "send", "communicator": 3, "shape": [3], "peer": $PEER,
        "tag": $SEND, "group": 1, "after": [[1, 0]]},
       {"kind": "recv", "communicator": 3, "shape": [3], "peer": $PEER,
@@ -83,10 +83,10 @@ std::string Text() {
   return absl::StrReplaceAll(kPlan, {{"$RANK0", rank0}, {"$RANK1", rank1}});
 }
 
-// The memory of a rank's halo and state lanes.
-class HaloAndState final : public LaneOwner {
+// The memory of a rank's state lanes.
+class StateMemory final : public LaneOwner {
  public:
-  HaloAndState(BackendJob* job, int rank)
+  StateMemory(BackendJob* job, int rank)
       : job_(*job),
         corners_(job->Buffer(rank, std::vector<float>(4))),
         from_all_(job->Buffer(rank, std::vector<float>(4))),
@@ -130,7 +130,7 @@ class HandWrittenPlan : public testing::TestWithParam<bool> {
   }
 };
 
-TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
+TEST_P(HandWrittenPlan, RunsStateLanesBesideGradients) {
   const absl::StatusOr<plan::Plan> plan = plan::PlanFromJson(Text());
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan::Verify(*plan), absl::OkStatus());
@@ -149,8 +149,7 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
        .plan = *plan});
   job.Run([&](int rank, Engine& engine) {
     Executor& executor = job.executor(rank);
-    HaloAndState mine(&job, rank);
-    executor.SetOwner(LaneKind::kHalo, &mine);
+    StateMemory mine(&job, rank);
     executor.SetOwner(LaneKind::kState, &mine);
     // Ready in a different order on each rank. Each lane proceeds independently
     // or, on a device, in the plan's single order.
@@ -190,7 +189,6 @@ TEST_P(HandWrittenPlan, RunsHaloAndStateBesideGradients) {
       EXPECT_NEAR(verdict->global_norm, std::sqrt(squares), 1e-3);
     }
     EXPECT_EQ(mine.failure(), absl::OkStatus());
-    executor.SetOwner(LaneKind::kHalo, nullptr);
     executor.SetOwner(LaneKind::kState, nullptr);
   });
   for (int rank = 0; rank < 2; ++rank) {
@@ -211,8 +209,7 @@ TEST_P(HandWrittenPlan, AnotherRootBringsAnotherValue) {
       {.parameters = {{.name = "w", .shape = {4}, .op = ReduceOp::kSum}},
        .plan = *plan});
   job.Run([&](int rank, Engine& engine) {
-    HaloAndState mine(&job, rank);
-    job.executor(rank).SetOwner(LaneKind::kHalo, &mine);
+    StateMemory mine(&job, rank);
     job.executor(rank).SetOwner(LaneKind::kState, &mine);
     mine.Put(20.0f * rank);
     for (const TransferRef& ref : {TransferRef{1, 0}, {2, 0}, {2, 1}, {3, 0}}) {
@@ -221,7 +218,6 @@ TEST_P(HandWrittenPlan, AnotherRootBringsAnotherValue) {
     ASSERT_EQ(engine.Submit(0, nullptr, 0, nullptr), absl::OkStatus());
     ASSERT_TRUE(FinishBlocking(engine).ok());
     EXPECT_THAT(mine.Weights(), testing::Each(20));
-    job.executor(rank).SetOwner(LaneKind::kHalo, nullptr);
     job.executor(rank).SetOwner(LaneKind::kState, nullptr);
   });
 }

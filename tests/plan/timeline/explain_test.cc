@@ -188,5 +188,69 @@ operations of ranks 0-1, with the elements of rank 0:
                 "  rank 0 has leaves 0-31, rank 1 has leaves 32-63\n"));
 }
 
+// --- Halo exchanges ---------------------------------------------------------
+
+PlanInput InputWithHalo() {
+  PlanInput input = Alike(MeshOf({{"lat", 3}}), {{.name = "w", .shape = {4}}});
+  for (const int64_t rows : {4, 3, 3}) {
+    const HaloTensor wind{DType::kF32, {rows, 8}, {{0, "lat", 1, 2}}};
+    const HaloTensor mask{
+        DType::kU8, {5}, {{0, "", 2, 2, HaloEdge::kPeriodic}}};
+    input.halos.push_back({{"u", {wind, mask}}, {"v", {wind}}});
+  }
+  return input;
+}
+
+// The step does not launch them: they are neither in its links nor among its
+// operations.
+TEST(ExplainTest, HaloExchangesAreApartFromTheStep) {
+  EXPECT_EQ(
+      Explained(InputWithHalo(), "halo"),
+      R"(halo u on ranks 0-2: f32[10 over lat (1, 2, zero), 8] and u8[5 (2, 2, periodic)]
+  link rank 0 > rank 1: 32 B an exchange, and back in its adjoint
+  link rank 1 > rank 0: 64 B an exchange, and back in its adjoint
+  link rank 1 > rank 2: 32 B an exchange, and back in its adjoint
+  link rank 2 > rank 1: 64 B an exchange, and back in its adjoint
+halo v on ranks 0-2: f32[10 over lat (1, 2, zero), 8]
+  link rank 0 > rank 1: 32 B an exchange, and back in its adjoint
+  link rank 1 > rank 0: 64 B an exchange, and back in its adjoint
+  link rank 1 > rank 2: 32 B an exchange, and back in its adjoint
+  link rank 2 > rank 1: 64 B an exchange, and back in its adjoint
+
+operations of ranks 0, 2, with the elements of rank 0:
+  gradient: all-reduce of 17 f32, mean, bucket 0
+    before: write-flags of elements 16 to 17
+    behind: read-flags of elements 16 to 17; norm of elements 0 to 16
+  one launch of 2 transfers:
+    verdict: all-reduce of 11 f64, sum
+      before: write-summary
+    verdict: all-reduce of 8 u64, max
+      behind: read-summary
+  halo lat@0, launched by the caller: u (1 sent, 1 received), v (1 sent, 1 received)
+
+operations of rank 1:
+  gradient: all-reduce of 17 f32, mean, bucket 0
+    before: write-flags of elements 16 to 17
+    behind: read-flags of elements 16 to 17
+  one launch of 2 transfers:
+    verdict: all-reduce of 11 f64, sum
+      before: write-summary
+    verdict: all-reduce of 8 u64, max
+      behind: read-summary
+  halo lat@0, launched by the caller: u (2 sent, 2 received), v (2 sent, 2 received)
+)");
+}
+
+TEST(TimelineTest, HaloExchangesTakeNoTimeOfTheStep) {
+  const Plan with = *Compile(InputWithHalo());
+  PlanInput input = InputWithHalo();
+  input.halos.clear();
+  const Plan without = *Compile(input);
+  EXPECT_TRUE(LinksOf(with).empty());
+  EXPECT_EQ(LinksOfHalo(with, 1).size(), 4u);
+  const CostModel costs{.latency = 250, .per_byte = 1};
+  EXPECT_EQ(TimelineOf(with, costs)->end, TimelineOf(without, costs)->end);
+}
+
 }  // namespace
 }  // namespace lockstep::plan
