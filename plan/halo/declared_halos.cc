@@ -139,8 +139,8 @@ class HaloMerge {
   int CommunicatorOf(const Halo& halo) {
     if (halo.ranks.size() == 1) return -1;
     const std::string name = NameOfHaloGroup(halo.mesh, halo.ranks);
-    const auto [known, is_new] = known_.try_emplace(
-        name, static_cast<int>(plan_.communicators.size()));
+    const auto [known, is_new] =
+        known_.try_emplace(name, static_cast<int>(plan_.communicators.size()));
     if (is_new) plan_.communicators.push_back({name, halo.ranks});
     return known->second;
   }

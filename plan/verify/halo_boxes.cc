@@ -28,13 +28,13 @@ int64_t RoundedDown(int64_t dividend, int64_t divisor) {
 }
 
 // A piece of a rule, as its number and its slope.
-struct Piece {
+struct EdgePiece {
   int64_t number = 0;
   int slope = 1;
-  bool operator==(const Piece&) const = default;
+  bool operator==(const EdgePiece&) const = default;
 };
 
-Piece PieceAt(const HaloExtent& extent, int64_t cell) {
+EdgePiece PieceAt(const HaloExtent& extent, int64_t cell) {
   const int side = SideOf(extent, cell);
   switch (extent.edge) {
     case HaloEdge::kPeriodic: return {RoundedDown(cell, CellsOf(extent)), 1};
@@ -44,7 +44,7 @@ Piece PieceAt(const HaloExtent& extent, int64_t cell) {
   }
 }
 
-// Of a cell that is not constant.
+// The source of a cell that is not constant.
 int64_t SourceAt(const HaloExtent& extent, int64_t cell) {
   const int64_t size = CellsOf(extent);
   switch (extent.edge) {
@@ -205,7 +205,7 @@ std::string HaloBoxCheck::CopyFault(const HaloBox& box, int owner) const {
     const HaloExtent& extent = *part.extent;
     const int64_t first = part.first + s.out;
     const int64_t last = first + s.count - 1;
-    const Piece piece = PieceAt(extent, first);
+    const EdgePiece piece = PieceAt(extent, first);
     if (IsConstant(extent.edge) && piece.number != 0) {
       return FaultIn(box, "copies cell %d of dimension %d, which is constant",
                      first, d);

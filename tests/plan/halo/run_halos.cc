@@ -28,7 +28,8 @@ std::vector<int64_t> CountsOf(const HaloBox& box) {
   return counts;
 }
 
-// Of a box in a message: dimensions that repeat one cell are there once.
+// The counts of a box in a message: dimensions that repeat one cell are there
+// once.
 std::vector<int64_t> PackedCountsOf(const HaloBox& box) {
   std::vector<int64_t> counts;
   for (const HaloSegment& segment : box.dims) {
@@ -79,7 +80,7 @@ class MessageLayout {
 
   int64_t bytes() const { return bytes_; }
 
-  // Of the cell at a place of the n-th box.
+  // The byte of the cell at a place of the n-th box.
   int64_t ByteOf(size_t n, const HaloBox& box,
                  const std::vector<int64_t>& at) const {
     return begins_[n] +
@@ -324,8 +325,9 @@ class HaloRun {
            plan_.communicators[c].ranks == halo_.ranks;
   }
 
-  // Of each member the messages that it sends, in their order, with peers. Of
-  // each member what it receives for `receives`, in their order.
+  // Moves sent[m], the packets of the messages sends[m] of member m, through
+  // the transfers of the group. Returns the packets of the messages
+  // receives[m].
   template <typename Element>
   std::vector<std::vector<Packet<Element>>> Exchange(
       int group, std::vector<std::vector<Packet<Element>>> sent,

@@ -65,7 +65,8 @@ std::vector<GoodPlan> GoodHaloPlans() {
       PlanInput line = MeshInput({{"lat", ranks}});
       DeclareHalo("u", {{DType::kF32, {1}, {Cut(0, "lat", 2, 1, edge, 1)}}},
                   &line);
-      AddHaloPlan(absl::StrFormat("lat=%d, %s", ranks, Name(edge)), line, &plans);
+      AddHaloPlan(absl::StrFormat("lat=%d, %s", ranks, Name(edge)), line,
+                  &plans);
     }
     PlanInput wide = MeshInput({{"lat", 3}});
     DeclareHalo("u", {{DType::kI16, {1, 2}, {Cut(0, "lat", 5, 4, edge, -1)}}},
@@ -131,7 +132,8 @@ std::vector<GoodPlan> GoodHaloPlans() {
     DeclareHalo(
         "u", {{DType::kBF16, {1}, {Cut(0, "lat", 1, 1, HaloEdge::kPeriodic)}}},
         &pipeline);
-    AddHaloPlan(absl::StrFormat("pipeline %s", Name(shape.kind)), pipeline, &plans);
+    AddHaloPlan(absl::StrFormat("pipeline %s", Name(shape.kind)), pipeline,
+                &plans);
   }
   return plans;
 }

@@ -307,7 +307,7 @@ TEST(HalosVerifierTest, RefusesWrongMessages) {
       {"nothing sent", [](Plan& p) { RoutesOf(p, 0).sends.pop_back(); },
        "which sends none"},
   });
-  // Of three ranks in a line the first and the last have no common edge.
+  // The first and the last of three ranks in a line have no common edge.
   Plan plan = *Compile(DeclaredByAll(
       {{{"lat", 3}}}, {"u", {RowsOver("lat", {2}, HaloEdge::kZero)}}));
   RoutesOf(plan, 0).sends.push_back(RoutesOf(plan, 0).sends[0]);
