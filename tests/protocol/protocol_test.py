@@ -95,23 +95,77 @@ parameters:
 }
 
 
+def add_halo(plan):
+    """Adds an exchange of a field of 3 and 2 cells on two ranks, with one more cell on each side
+    of a block; beyond the field the constant is 0.5."""
+    own, constant = (3, 2), 0.5
+    group = len(plan.communicators)
+    plan.communicators.add(name="halo/lat@0", ranks=[0, 1])
+    halo = plan.halos.add(name="u", ranks=[0, 1], communicator=group + 1)
+    halo.mesh.axes.add(name="lat", size=2)
+    field = halo.fields.add(dtype=WIRE.DType.DTYPE_F32)
+    field.dims.add(axis=1, bounds=[0, own[0], sum(own)], low=1, high=1,
+                   edge=WIRE.HaloEdge.HALO_EDGE_CONSTANT, constant=constant)
+
+    def segment(box, source, out, count, step):
+        box.dims.add(out=out, count=count, step=step, **{"in": source})
+
+    # The cell that the rank receives, as (source, out).
+    received = ((0, own[0] + 1), (own[0] - 1, 0))
+    for number, rank in enumerate(plan.ranks):
+        peer = 1 - number
+        routes = rank.halos.add(halo=0)
+        segment(routes.own.add(), 0, 1, own[number], 1)
+        fill = routes.fills.add(value=constant)
+        segment(fill.box, 0, 0 if number == 0 else own[number] + 1, 1, 0)
+        for messages, of in ((routes.sends, peer), (routes.receives, number)):
+            segment(messages.add(peer=peer, bytes=4).boxes.add(), *received[of], 1, 1)
+        lane = rank.lanes.add(kind=WIRE.LaneKind.LANE_KIND_HALO, name="halo lat@0")
+        order = list(rank.launch_order)
+        del rank.launch_order[:]
+        for tag in (1, 2):
+            for kind in ("SEND", "RECV"):
+                lane.transfers.add(
+                    kind=getattr(WIRE.TransferKind, f"TRANSFER_KIND_{kind}"),
+                    communicator=group, dtype=WIRE.DType.DTYPE_U8, shape=[4], root=-1, peer=peer,
+                    tag=tag, group=tag, halo=1, op=WIRE.ReduceOp.REDUCE_OP_SUM)
+                rank.launch_order.add(lane=len(rank.lanes) - 1, index=len(lane.transfers) - 1)
+        rank.launch_order.extend(order)  # the verdict
+
+
 class DigestTest(unittest.TestCase):
     """plan.proto's rules for the digest, for plans of every kind."""
+
+    def compile(self, name, text, plan_file):
+        spec_file = os.path.join(SCRATCH.name, name + ".yaml")
+        with open(spec_file, "w", encoding="utf-8") as file:
+            file.write(f"name: {name}\n{text}")
+        subprocess.run([LOCKSTEPCTL, "plan", "compile", "-f", spec_file, "-o", plan_file],
+                       check=True, stdout=subprocess.DEVNULL)
+
+    def verified(self, plan_file):
+        return subprocess.run([LOCKSTEPCTL, "plan", "verify", plan_file], check=True,
+                              capture_output=True, text=True).stdout.split()
 
     def test_the_digest_of_every_kind_of_plan(self):
         for name, text in PLANS.items():
             with self.subTest(name):
-                spec_file, plan_file = (os.path.join(SCRATCH.name, name + end)
-                                        for end in (".yaml", ".pb"))
-                with open(spec_file, "w", encoding="utf-8") as file:
-                    file.write(f"name: {name}\n{text}")
-                subprocess.run([LOCKSTEPCTL, "plan", "compile", "-f", spec_file, "-o", plan_file],
-                               check=True, stdout=subprocess.DEVNULL)
-                verified = subprocess.run([LOCKSTEPCTL, "plan", "verify", plan_file],
-                                          check=True, capture_output=True, text=True).stdout
+                plan_file = os.path.join(SCRATCH.name, name + ".pb")
+                self.compile(name, text, plan_file)
                 with open(plan_file, "rb") as file:
                     plan = WIRE.Plan.FromString(file.read())
-                self.assertEqual(verified.split(), ["verified", digest_of(plan)])
+                self.assertEqual(self.verified(plan_file), ["verified", digest_of(plan)])
+
+
+    def test_the_digest_of_a_plan_with_a_halo_exchange(self):
+        plan_file = os.path.join(SCRATCH.name, "halo.pb")
+        self.compile("halo", "mesh: lat=2\n", plan_file)
+        with open(plan_file, "rb") as file:
+            plan = WIRE.Plan.FromString(file.read())
+        add_halo(plan)
+        with open(plan_file, "wb") as file:
+            file.write(plan.SerializeToString())
+        self.assertEqual(self.verified(plan_file), ["verified", digest_of(plan)])
 
 
 class ProtocolTest(unittest.TestCase):
