@@ -6,7 +6,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "base/text/rank_list.h"
 #include "plan/bucket.h"
 #include "plan/declared_groups.h"
 #include "plan/halo/declared_halos.h"
@@ -168,6 +170,12 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
   if (!groups.ok()) return groups;
   if (absl::Status halos = AddDeclaredHalos(input.halos, &plan); !halos.ok()) {
     return halos;
+  }
+  if (alone && !plan.halos.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: halo %s is declared, and sync: negotiated runs gradients only",
+        RankList(plan.halos[0].ranks),
+        absl::Utf8SafeCEscape(plan.halos[0].name)));
   }
   plan.parameters = std::move(merged->parameters);
   plan.pipeline = input.pipeline;

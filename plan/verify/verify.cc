@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/text/rank_list.h"
 #include "plan/verify/agreement.h"
 #include "plan/verify/diagnostics.h"
 #include "plan/verify/halos.h"
@@ -88,6 +89,12 @@ absl::Status CheckSync(const Plan& plan, SyncMode sync) {
         b, negotiated ? "not announced" : "announced"));
   }
   if (!negotiated) return absl::OkStatus();
+  if (!plan.halos.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: has the halo exchange %s: negotiated mode runs "
+                        "gradients only",
+                        RankList(plan.halos[0].ranks), plan.halos[0].name));
+  }
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     for (const Lane& lane : plan.ranks[rank].lanes) {
       const bool ordered_by_plan =

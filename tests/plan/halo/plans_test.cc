@@ -1,8 +1,10 @@
 // Plans with halo exchanges: revisions, text, determinism.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
 #include "plan/digest.h"
@@ -13,6 +15,9 @@
 
 namespace lockstep::plan {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 PlanInput WithParameters(uint64_t seed) {
   PlanInput input = RandomHalos(seed).Input();
@@ -75,12 +80,23 @@ TEST(HaloPlansTest, ConstantsReadBackFromText) {
   }
 }
 
+// Also one without messages, which has no lane.
 TEST(HaloPlansTest, NegotiatedModeRunsNone) {
-  PlanInput input = WithParameters(0);
-  ASSERT_FALSE(input.halos[0].empty());
-  input.sync = SyncMode::kNegotiated;
+  PlanInput input{.mesh = {{{"lat", 2}}}};
+  input.registrations.resize(2);
+  input.halos = {
+      {}, {{"u", {{DType::kF32, {2}, {{0, "", 1, 1, HaloEdge::kZero}}}}}}};
   const absl::StatusOr<Plan> plan = Compile(input);
-  EXPECT_TRUE(!plan.ok() || !CheckSync(*plan, input.sync).ok());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(CheckSync(*plan, SyncMode::kStatic), absl::OkStatus());
+  input.sync = SyncMode::kNegotiated;
+  for (const absl::Status& refused :
+       {CheckSync(*plan, input.sync), Compile(input).status()}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(refused.message()),
+        AllOf(HasSubstr("rank 1"), HasSubstr("u"), HasSubstr("negotiated")));
+  }
 }
 
 }  // namespace
