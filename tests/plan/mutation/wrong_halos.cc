@@ -171,6 +171,51 @@ class HaloMutator : Draws {
     Finish(boxes);
   }
 
+  // Two neighbouring boxes still tile their part of the block.
+  void BorderMoved() {
+    const Member at = AnyPlace();
+    if (at.routes == nullptr) return;
+    std::vector<HaloBox*> boxes = AllBoxesOf(*at.routes);
+    for (int tries = 0; tries < 200 && boxes.size() > 1; ++tries) {
+      HaloBox& a = *boxes[Draw(boxes.size())];
+      HaloBox& b = *boxes[Draw(boxes.size())];
+      const int d = BorderOf(a, b);
+      if (d < 0) continue;
+      HaloSegment& before = a.dims[d];
+      HaloSegment& after = b.dims[d];
+      // Cells of the one that the other gets; not all of them.
+      const int64_t by = Draw(2) == 0 ? after.count - 1 : 1 - before.count;
+      before.count += by;
+      after.count -= by;
+      after.out += by;
+      if (Draw(4) != 0) after.in += after.step * by;
+      return Settle(at.halo);
+    }
+  }
+
+  void BoxesMerged() {
+    const Member at = AnyPlace();
+    if (at.routes == nullptr) return;
+    std::vector<HaloMessage*> messages;
+    for (HaloMessage& message : at.routes->receives) {
+      messages.push_back(&message);
+    }
+    const int chosen = Draw(messages.size() + 1);
+    std::vector<HaloBox>& boxes = static_cast<size_t>(chosen) == messages.size()
+                                      ? at.routes->own
+                                      : messages[chosen]->boxes;
+    for (size_t i = 0; i < boxes.size(); ++i) {
+      for (size_t j = 0; j < boxes.size(); ++j) {
+        const int d = BorderOf(boxes[i], boxes[j]);
+        if (d < 0) continue;
+        boxes[i].dims[d].count += boxes[j].dims[d].count;
+        if (Draw(2) == 0) boxes[i].dims[d].step = boxes[j].dims[d].step;
+        boxes.erase(boxes.begin() + static_cast<int64_t>(j));
+        return Settle(at.halo);
+      }
+    }
+  }
+
   void BoxFromAnotherMember() {
     Member at = AnyPlace();
     if (at.routes == nullptr) return;
@@ -418,6 +463,31 @@ class HaloMutator : Draws {
     return {RoutesOn(plan_, halo, ranks[member]), halo, member};
   }
 
+  static std::vector<HaloBox*> AllBoxesOf(HaloRoutes& routes) {
+    std::vector<HaloBox*> boxes;
+    for (HaloBox& box : routes.own) boxes.push_back(&box);
+    for (HaloFill& fill : routes.fills) boxes.push_back(&fill.box);
+    for (HaloMessage& message : routes.receives) {
+      for (HaloBox& box : message.boxes) boxes.push_back(&box);
+    }
+    return boxes;
+  }
+
+  // The only dimension in which they differ, if `b` begins there where `a`
+  // ends; else -1.
+  static int BorderOf(const HaloBox& a, const HaloBox& b) {
+    if (a.field != b.field) return -1;
+    int border = -1;
+    for (size_t d = 0; d < a.dims.size(); ++d) {
+      const HaloSegment& x = a.dims[d];
+      const HaloSegment& y = b.dims[d];
+      if (x.out == y.out && x.count == y.count) continue;
+      if (border >= 0 || x.out + x.count != y.out) return -1;
+      border = static_cast<int>(d);
+    }
+    return border;
+  }
+
   Boxes AnyBoxes() {
     const Member at = AnyPlace();
     if (at.routes == nullptr) return {};
@@ -530,6 +600,8 @@ const std::vector<Mutation>& WrongHalos() {
        Apply<HaloMutator, &HaloMutator::BoxOfAnotherField>},
       {"box of another side",
        Apply<HaloMutator, &HaloMutator::BoxOfAnotherSide>},
+      {"border moved", Apply<HaloMutator, &HaloMutator::BorderMoved>},
+      {"boxes merged", Apply<HaloMutator, &HaloMutator::BoxesMerged>},
       {"box from another member",
        Apply<HaloMutator, &HaloMutator::BoxFromAnotherMember>},
       {"fill of another value",

@@ -6,6 +6,8 @@
 //   field, of another side
 //                      of a rank's own cells, received or filled ones; settled,
 //                      or at one side of a message
+//   border of two boxes moved, two boxes merged
+//                      settled
 //   box from another member
 //                      settled: also from another replica of the field
 //   fill of another value, copied cells filled, filled cells copied

@@ -47,6 +47,14 @@ Lane& HaloLane(Plan& plan, int rank, int number = 0) {
   return plan.ranks[rank].lanes[1 + number];
 }
 
+// The first own box of the field that begins at this row.
+HaloBox* FindBox(Plan& plan, int rank, int field, int64_t row) {
+  for (HaloBox& box : RoutesOf(plan, rank).own) {
+    if (box.field == field && box.dims[0].out == row) return &box;
+  }
+  return nullptr;
+}
+
 struct BrokenHalo {
   std::string how;
   std::function<void(Plan&)> damage;
@@ -234,6 +242,18 @@ TEST(HalosVerifierTest, RefusesWrongBoxes) {
        "copies cells"},
       {"another step", [](Plan& p) { RoutesOf(p, 0).own[0].dims[0].step = -1; },
        "step -1"},
+      {"a box across the edge",
+       [](Plan& p) {
+         // The replicated row takes the first own row, too.
+         HaloBox& edge = *FindBox(p, 0, 1, 0);
+         HaloBox& own = *FindBox(p, 0, 1, 1);
+         ASSERT_EQ(edge.dims[0].step, 0);
+         edge.dims[0].count += 1;
+         own.dims[0].in += 1;
+         own.dims[0].out += 1;
+         own.dims[0].count -= 1;
+       },
+       "no such range"},
       {"a fill that is copied",
        [](Plan& p) {
          HaloRoutes& routes = RoutesOf(p, 0);
