@@ -72,8 +72,8 @@ absl::Status Verify(const Plan& plan);
 //   announced in that mode
 // - in negotiated mode, where the coordinator orders reductions one by one: a
 //   pipeline or halo lane, whose order only a plan can fix; a halo exchange,
-//   also one without messages; a bucket with several parameters; error feedback, which does not support missing
-//   gradients
+//   also one without messages; a bucket with several parameters; error
+//   feedback, which does not support missing gradients
 absl::Status CheckSync(const Plan& plan, SyncMode sync);
 
 }  // namespace lockstep::plan
