@@ -398,10 +398,12 @@ class HaloCheck {
     const size_t both = std::min(lane.transfers.size(), needed.size());
     for (size_t i = 0; i < both; ++i) {
       if (lane.transfers[i] == needed[i]) continue;
-      Find({rank}, absl::StrFormat("transfer %d of lane %s is %s, and must be "
-                                   "%s, wait for nothing and do nothing else",
-                                   i, lane.name, MessageText(lane.transfers[i]),
-                                   MessageText(needed[i])));
+      Find({rank}, absl::StrFormat(
+                       "transfer %d of lane %s is %s, and must be "
+                       "%s, without a bucket, a buffer, local operations or "
+                       "anything to wait for",
+                       i, lane.name, MessageText(lane.transfers[i]),
+                       MessageText(needed[i])));
       return false;
     }
     if (lane.transfers.size() == needed.size()) return true;

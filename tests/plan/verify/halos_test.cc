@@ -375,7 +375,7 @@ TEST(HalosVerifierTest, RefusesWrongLanes) {
        [](Plan& p) {
          HaloLane(p, 0).transfers[3].after = {{1, 0}};
        },
-       "wait for nothing"},
+       "anything to wait for"},
       {"a transfer of an exchange in another lane",
        [](Plan& p) {
          p.ranks[0].lanes.push_back(
