@@ -26,6 +26,10 @@ std::string ExtentsText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ","), "]");
 }
 
+std::string WidthText(int64_t width) {
+  return width == kWholeField ? "all" : absl::StrCat(width);
+}
+
 bool IsEdge(HaloEdge edge) {
   return std::find(std::begin(kAllHaloEdges), std::end(kAllHaloEdges), edge) !=
          std::end(kAllHaloEdges);
@@ -114,6 +118,13 @@ class TensorCheck {
           number_, "dim %d is cut over %s, which is no axis of mesh %s",
           dim.dim, absl::Utf8SafeCEscape(dim.axis), ToString(mesh_));
     }
+    const bool is_whole = dim.low == kWholeField || dim.high == kWholeField;
+    if (is_whole && dim.edge != HaloEdge::kNone) {
+      return MalformedTensor(number_,
+                             "dim %d: a width of the whole field has edge "
+                             "none, not %s",
+                             dim.dim, Name(dim.edge));
+    }
     if (dim.low < 0 || dim.high < 0) {
       return MalformedTensor(number_, "dim %d has the widths low %d, high %d",
                              dim.dim, dim.low, dim.high);
@@ -138,9 +149,12 @@ class TensorCheck {
     bool fits = true;
     for (const HaloDim& dim : made.dims) {
       int64_t& extent = padded[dim.dim];
-      fits = fits && dim.low <= kHaloBytesMax && dim.high <= kHaloBytesMax &&
+      // The size of the whole is known to the compiler of the plan only.
+      const int64_t low = dim.low == kWholeField ? 0 : dim.low;
+      const int64_t high = dim.high == kWholeField ? 0 : dim.high;
+      fits = fits && low <= kHaloBytesMax && high <= kHaloBytesMax &&
              extent <= kHaloBytesMax;
-      if (fits) extent += dim.low + dim.high;
+      if (fits) extent += low + high;
     }
     int64_t bytes = static_cast<int64_t>(SizeOf(made.dtype));
     for (const int64_t extent : padded) {
@@ -219,8 +233,9 @@ std::string Describe(const HaloTensor& tensor) {
       extents[dim.dim].assign(1, '*');
       absl::StrAppend(&dims, " over ", dim.axis);
     }
-    absl::StrAppendFormat(&dims, ", low %d, high %d, %s", dim.low, dim.high,
-                          Name(dim.edge));
+    absl::StrAppend(&dims, ", low ", WidthText(dim.low), ", high ",
+                    WidthText(dim.high));
+    absl::StrAppendFormat(&dims, ", %s", Name(dim.edge));
     if (dim.edge == HaloEdge::kConstant) {
       absl::StrAppendFormat(&dims, " %.17g", dim.constant);
     }

@@ -89,10 +89,15 @@ class HaloMerge {
         absl::Status cut = AddBlocks(halo, t, dim, &extent);
         if (!cut.ok()) return cut;
       }
+      // The declaration of the whole field; else at most kHaloBytesMax cells.
+      if (dim.low == kWholeField) extent.low = extent.bounds.back();
+      if (dim.high == kWholeField) extent.high = extent.bounds.back();
       if (absl::Status width = CheckReflection(t, dim, extent); !width.ok()) {
         return width;
       }
     }
+    absl::Status size = CheckPaddedSize(halo, t, field);
+    if (!size.ok()) return size;
     return field;
   }
 
@@ -120,6 +125,26 @@ class HaloMerge {
     extent->bounds = {0};
     for (const int64_t size : sizes) {
       extent->bounds.push_back(extent->bounds.back() + size);
+    }
+    return absl::OkStatus();
+  }
+
+  // What one rank cannot check: blocks that have the whole field around them.
+  absl::Status CheckPaddedSize(const Halo& halo, size_t t,
+                               const HaloField& field) const {
+    for (size_t member = 0; member < halo.ranks.size(); ++member) {
+      int64_t bytes = static_cast<int64_t>(SizeOf(field.dtype));
+      const std::vector<int64_t> padded =
+          PaddedShape(field, halo.mesh.CoordinatesOf(static_cast<int>(member)));
+      for (const int64_t extent : padded) {
+        if (extent > kHaloBytesMax / bytes) {
+          return absl::InvalidArgumentError(absl::StrFormat(
+              "halo %s, tensor %d: the block of rank %d with its halos has "
+              "more than %d bytes of %s",
+              name_, t, halo.ranks[member], kHaloBytesMax, Name(field.dtype)));
+        }
+        bytes *= extent;
+      }
     }
     return absl::OkStatus();
   }

@@ -31,7 +31,7 @@ std::string NameOfHaloGroup(const Mesh& cutting, const std::vector<int>& ranks);
 // InvalidArgument, with the ranks and both values: a declaration that
 // Normalized refuses or that a rank repeats; one that a member of the group
 // lacks or makes differently; blocks of one coordinate with different sizes; a
-// reflection as wide as the field.
+// reflection as wide as the field; a padded block of too many bytes.
 absl::Status AddDeclaredHalos(
     const std::vector<std::vector<HaloSpec>>& declared, Plan* plan);
 

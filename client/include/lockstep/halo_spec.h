@@ -65,12 +65,18 @@ constexpr std::string_view Name(HaloEdge edge) {
   return "?";
 }
 
+// As a width, with edge kNone only: all cells of the field. With it on both
+// sides of every cut dimension an exchange gathers the whole field on each
+// rank, and its adjoint sums the ranks' gradients and leaves each its block;
+// HaloExchange::Trim then takes the own block of a whole field.
+inline constexpr int64_t kWholeField = INT64_MAX;
+
 // A dimension of a tensor that is cut, padded, or both.
 struct HaloDim {
   int dim = 0;       // of the tensor; negative: counted from the last
   std::string axis;  // the mesh axis that cuts it; empty: it is not cut
-  int64_t low = 0;   // cells before the block, not negative
-  int64_t high = 0;  // cells after the block, not negative
+  int64_t low = 0;   // cells before the block, not negative; or kWholeField
+  int64_t high = 0;  // cells after the block
   HaloEdge edge = HaloEdge::kZero;
   double constant = 0;  // kConstant: rounded to the tensor's dtype
   bool operator==(const HaloDim&) const = default;

@@ -161,6 +161,43 @@ TEST_F(HaloJobTest, BackwardAddsEachGradientToTheCellThatWasCopied) {
   LeaveAll();
 }
 
+TEST_F(HaloJobTest, WholeFieldsAreGatheredAndTheirGradientsSummed) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    HaloSpec spec = RowsOf(session, HaloEdge::kNone);
+    spec.tensors[0].dims[0].low = spec.tensors[0].dims[0].high = kWholeField;
+    const auto gather = *session.Halo(spec);
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    EXPECT_THAT(gather.padded_types()->at(0).shape, ElementsAre(5, 2));
+    const std::vector<float> x =
+        is_first ? Rows(session, {0, 1, 2}) : Rows(session, {3, 4});
+    const std::vector<float> wanted = Rows(session, {0, 1, 2, 3, 4});
+    std::vector<float> whole(10, -7), block(x.size());
+    ASSERT_TRUE(gather.Forward({x.data()}, {whole.data()}).ok());
+    EXPECT_EQ(whole, wanted);
+    ASSERT_TRUE(gather.Trim({whole.data()}, {block.data()}).ok());
+    EXPECT_EQ(block, x);
+    ASSERT_TRUE(gather.Backward({whole.data()}, {block.data()}).ok());
+    for (float& cell : whole) cell *= 2;
+    const size_t begin = is_first ? 0 : 6;
+    EXPECT_EQ(block,
+              std::vector<float>(&whole[begin], &whole[begin] + block.size()));
+  });
+  LeaveAll();
+}
+
+TEST_F(HaloJobTest, OnlyAnOpenEdgeHasTheWholeField) {
+  JoinAll();
+  ForAll([](Session& session) {
+    HaloSpec spec = RowsOf(session, HaloEdge::kZero);
+    spec.tensors[0].dims[0].high = kWholeField;
+    EXPECT_THAT(std::string(session.Halo(spec).status().message()),
+                HasSubstr("dim 0: a width of the whole field has edge none, "
+                          "not zero"));
+  });
+}
+
 TEST_F(HaloJobTest, DifferentDeclarationsAreOneErrorToAll) {
   JoinAll();
   ForAll([](Session& session) {
