@@ -192,10 +192,11 @@ struct Transfer {
 // A queue: its transfers are launched in order. A rank uses a communicator in
 // one lane only, so the order on a communicator is the order in a lane.
 //
-// A halo lane has two groups for each exchange over its communicator: the
-// messages of RankPlan::halos, as bytes, and those of the adjoint, in the other
-// direction. The caller launches them, any number of times, in one order on all
-// ranks of the communicator.
+// A halo lane has two groups for each exchange h over its communicator: 2 h +
+// 1, the messages of RankPlan::halos, as bytes, and 2 h + 2, those of the
+// adjoint, in the other direction; each first sends. The tag is the group. The
+// caller launches them, any number of times, in one order on all ranks of the
+// communicator.
 //
 // Every rank has a verdict lane. It is launched last in the step, as one group
 // on communicator 0: the sums and the maxima of the ranks' summaries

@@ -25,7 +25,7 @@ namespace lockstep::plan {
 //   * a rank has a halo lane for each communicator over which it exchanges
 //     messages, and no other one, with exactly these messages: in the order of
 //     its exchanges, a group for each of the exchange and its adjoint
-//     (RankPlan). No transfer of another lane is of an exchange
+//     (Lane). No transfer of another lane is of an exchange
 //
 // Time is proportional to the plan's size, but for a rank's boxes of one field,
 // which are compared with each other if they begin at one place.
