@@ -75,7 +75,7 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
                                      Stream& stream) override;
 
  protected:
-  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner)
+  explicit ForwardingCommunicator(std::shared_ptr<Communicator> inner)
       : inner_(std::move(inner)) {}
 
   // Called with each operation before it is forwarded; an error is returned in
@@ -91,7 +91,7 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
   absl::Status Pass(const transport::CollectiveOp& call, Stream& stream,
                     absl::FunctionRef<absl::Status()> forward);
 
-  const std::unique_ptr<Communicator> inner_;
+  const std::shared_ptr<Communicator> inner_;
 };
 
 }  // namespace lockstep

@@ -1,13 +1,9 @@
 #include "tests/conformance/collectives/case_file.h"
 
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/user_file.h"
-#include "client/collectives/shapes.h"
-#include "tests/conformance/collectives/element_text.h"
 
 namespace lockstep::conformance {
 namespace {
@@ -19,54 +15,11 @@ absl::Status Fault(const std::string& what) {
   return absl::InvalidArgumentError(what);
 }
 
-absl::StatusOr<double> Real(const Json& json) {
-  if (json.is_number()) return json.get<double>();
-  if (json.is_boolean()) return json.get<bool>() ? 1.0 : 0.0;
-  if (json == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (json == "inf") return std::numeric_limits<double>::infinity();
-  if (json == "-inf") return -std::numeric_limits<double>::infinity();
-  return Fault(absl::StrCat("is no number: ", json.dump()));
-}
-
-absl::Status ReadElement(DType dtype, const Json& json, std::byte* to) {
-  const bool wide = dtype == DType::kU64 || dtype == DType::kI64;
-  if (wide && json.is_number_integer()) {
-    StoreInteger(dtype, json.get<uint64_t>(), to);
-    return absl::OkStatus();
-  }
-  if (json.is_array()) {
-    if (json.size() != 2) return Fault("a complex number has two parts");
-    const auto real = Real(json[0]), imaginary = Real(json[1]);
-    if (!real.ok()) return real.status();
-    if (!imaginary.ok()) return imaginary.status();
-    StoreNumber(dtype, {*real, *imaginary}, to);
-    return absl::OkStatus();
-  }
-  const auto real = Real(json);
-  if (!real.ok()) return real.status();
-  StoreNumber(dtype, *real, to);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<CaseTensor> ReadTensor(const Json& json) {
+absl::StatusOr<CaseTensor> ReadTypedTensor(const Json& json) {
   const std::string name = json.at("dtype");
   const auto dtype = ParseDType(name);
   if (!dtype.has_value()) return Fault(absl::StrCat("no dtype ", name));
-  CaseTensor tensor{{*dtype, json.at("shape")}, {}};
-  const auto count = collectives::CheckedElements(tensor.type);
-  if (!count.ok()) return count.status();
-  const Json& data = json.at("data");
-  if (data.size() != *count) {
-    return Fault(absl::StrCat(collectives::Text(tensor.type), " has ", *count,
-                              " elements, the data ", data.size()));
-  }
-  const size_t size = SizeOf(*dtype);
-  tensor.bytes.resize(*count * size);
-  for (size_t i = 0; i < *count; ++i) {
-    absl::Status read = ReadElement(*dtype, data[i], &tensor.bytes[i * size]);
-    if (!read.ok()) return read;
-  }
-  return tensor;
+  return ReadTensor({*dtype, json.at("shape")}, json.at("data"));
 }
 
 absl::StatusOr<RankTensors> ReadTensors(const Json& json) {
@@ -74,17 +27,12 @@ absl::StatusOr<RankTensors> ReadTensors(const Json& json) {
   for (const Json& rank : json) {
     std::vector<CaseTensor>& tensors = ranks.emplace_back();
     for (const Json& tensor : rank) {
-      auto read = ReadTensor(tensor);
+      auto read = ReadTypedTensor(tensor);
       if (!read.ok()) return read.status();
       tensors.push_back(*std::move(read));
     }
   }
   return ranks;
-}
-
-template <typename T>
-void ReadIfThere(const Json& json, const char* key, T* to) {
-  if (json.contains(key)) json.at(key).get_to(*to);
 }
 
 absl::StatusOr<AxisCollective> ReadOperation(const std::string& name,
@@ -159,26 +107,20 @@ absl::StatusOr<CollectiveCase> ReadCase(const std::string& operation,
 
 }  // namespace
 
+absl::StatusOr<CaseFile> ReadCases(const CaseList& list) {
+  CaseFile file{list.operation, {}};
+  absl::Status status = ForEachCase(list, [&file](const Json& one) {
+    auto read = ReadCase(file.operation, one);
+    if (read.ok()) file.cases.push_back(*std::move(read));
+    return read.status();
+  });
+  if (!status.ok()) return status;
+  return file;
+}
+
 absl::StatusOr<CaseFile> ReadCaseFile(const std::string& path) {
-  constexpr size_t kBytesMax = size_t{1} << 30;
-  auto text = ReadUserFile(path, kBytesMax);
-  if (!text.ok()) return text.status();
-  std::string where = path;
-  try {  // of nlohmann-json: missing keys, other types
-    const Json json = Json::parse(*text);
-    CaseFile file{json.at("operation"), {}};
-    for (const Json& one : json.at("cases")) {
-      where = absl::StrCat(path, ", case ", one.at("name").dump());
-      auto read = ReadCase(file.operation, one);
-      if (!read.ok()) {
-        return Fault(absl::StrCat(where, ": ", read.status().message()));
-      }
-      file.cases.push_back(*std::move(read));
-    }
-    return file;
-  } catch (const Json::exception& error) {
-    return Fault(absl::StrCat(where, ": ", error.what()));
-  }
+  const auto list = ReadCaseList(path);
+  return list.ok() ? ReadCases(*list) : list.status();
 }
 
 }  // namespace lockstep::conformance

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/axis_collective.h"
 #include "lockstep/mesh.h"
+#include "tests/conformance/cases/case_list.h"
 #include "tests/conformance/collectives/run_collective.h"
 
 namespace lockstep::conformance {
@@ -31,6 +32,7 @@ struct CaseFile {
 };
 
 // InvalidArgument names the file, the case and what is wrong with it.
+absl::StatusOr<CaseFile> ReadCases(const CaseList& list);
 absl::StatusOr<CaseFile> ReadCaseFile(const std::string& path);
 
 }  // namespace lockstep::conformance

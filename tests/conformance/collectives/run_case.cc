@@ -1,31 +1,9 @@
 #include "tests/conformance/collectives/run_case.h"
 
 #include "absl/strings/str_cat.h"
-#include "client/collectives/shapes.h"
-#include "tests/conformance/collectives/element_text.h"
 
 namespace lockstep::conformance {
 namespace {
-
-std::string CompareTensor(const CaseTensor& got, const CaseTensor& wanted,
-                          double tolerance) {
-  const TensorType& type = got.type;
-  if (!(type == wanted.type)) {
-    return absl::StrCat("is ", collectives::Text(type), ", not ",
-                        collectives::Text(wanted.type));
-  }
-  const size_t size = SizeOf(type.dtype);
-  for (size_t i = 0; i * size < got.bytes.size(); ++i) {
-    const std::byte* const a = &got.bytes[i * size];
-    const std::byte* const b = &wanted.bytes[i * size];
-    if (!IsNear(type.dtype, a, b, tolerance)) {
-      return absl::StrCat("element ", i, " of ", collectives::Text(type),
-                          " is ", ElementText(type.dtype, a), ", not ",
-                          ElementText(type.dtype, b));
-    }
-  }
-  return "";
-}
 
 std::string CompareAll(const RankTensors& got, const CollectiveCase& test) {
   for (size_t r = 0; r < got.size(); ++r) {
@@ -36,7 +14,7 @@ std::string CompareAll(const RankTensors& got, const CollectiveCase& test) {
     }
     for (size_t t = 0; t < wanted.size(); ++t) {
       const std::string fault =
-          CompareTensor(got[r][t], wanted[t], test.tolerance);
+          CompareTensors(got[r][t], wanted[t], test.tolerance);
       if (!fault.empty()) {
         return absl::StrCat("rank ", r, ", output ", t, ": ", fault);
       }

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "tests/conformance/cases/groups.h"
 #include "tests/conformance/collectives/case_file.h"
-#include "tests/conformance/collectives/groups.h"
 
 namespace lockstep::conformance {
 

@@ -1,6 +1,5 @@
 #include "tests/conformance/collectives/run_collective.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -10,67 +9,12 @@
 #include "lockstep/axis_group.h"
 #include "lockstep/stream.h"
 #include "plan/axis_groups.h"
+#include "tests/conformance/cases/placed_tensor.h"
 
 namespace lockstep::conformance {
 namespace {
 
 using plan::AxisGroups;
-
-// A tensor where the operations of a rank find it: with host memory, in place.
-class PlacedTensor {
- public:
-  // Enqueues the copy on `stream`. The tensor must live as long as this.
-  static absl::StatusOr<PlacedTensor> Make(std::vector<std::byte>* host,
-                                           const GroupMemory& memory,
-                                           Stream& stream) {
-    PlacedTensor placed;
-    placed.host_ = host;
-    placed.device_ = memory.device;
-    if (memory.device == nullptr) return placed;
-    const size_t bytes = std::max<size_t>(host->size(), 1);
-    auto there = memory.allocate(bytes);
-    auto staging = memory.device->AllocateStaging(bytes);
-    if (!there.ok() || !staging.ok()) {
-      return absl::ResourceExhaustedError("no memory for a case");
-    }
-    placed.there_ = *std::move(there);
-    placed.staging_ = *std::move(staging);
-    std::copy(host->begin(), host->end(), placed.staging_.data());
-    absl::Status copied = placed.Copy(placed.staging_, placed.there_, stream);
-    if (!copied.ok()) return copied;
-    return placed;
-  }
-
-  void* data() const {
-    // For tensors without elements.
-    alignas(std::max_align_t) static std::byte nothing[1];
-    if (device_ != nullptr) return there_.data();
-    return host_->empty() ? nothing : host_->data();
-  }
-
-  // Copies it back.
-  absl::Status Fetch(Stream& stream) const {
-    if (device_ == nullptr) return absl::OkStatus();
-    absl::Status copied = Copy(there_, staging_, stream);
-    copied.Update(stream.Synchronize());
-    std::copy_n(staging_.data(), host_->size(), host_->data());
-    return copied;
-  }
-
- private:
-  absl::Status Copy(const ArenaBuffer& from, const ArenaBuffer& to,
-                    Stream& stream) const {
-    return device_->Perform(&stream,
-                            [&](transport::DeviceContext::KernelQueue& queue) {
-                              queue.Copy(from.data(), to.data(), host_->size());
-                              return queue.status();
-                            });
-  }
-
-  std::vector<std::byte>* host_ = nullptr;
-  std::shared_ptr<transport::DeviceContext> device_;
-  ArenaBuffer there_, staging_;
-};
 
 // One rank of a call.
 struct CallRank {
@@ -164,8 +108,8 @@ class CollectiveRun {
 
   // The tensor's address for rank r.
   absl::StatusOr<void*> Place(int r, std::vector<std::byte>* tensor) {
-    auto placed =
-        PlacedTensor::Make(tensor, ranks_[r].memory, *ranks_[r].stream);
+    auto placed = PlacedTensor::Make(tensor, ranks_[r].memory,
+                                     Placement::kPrivate, *ranks_[r].stream);
     if (!placed.ok()) return placed.status();
     void* const data = placed->data();
     ranks_[r].placed.push_back(*std::move(placed));

@@ -3,27 +3,17 @@
 #ifndef LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_RUN_COLLECTIVE_H_
 #define LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_RUN_COLLECTIVE_H_
 
-#include <cstddef>
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "lockstep/axis_collective.h"
 #include "lockstep/mesh.h"
-#include "tests/conformance/collectives/groups.h"
+#include "tests/conformance/cases/case_tensor.h"
+#include "tests/conformance/cases/groups.h"
 
 namespace lockstep::conformance {
 
-// A tensor with its elements, row by row, as the library has them in memory.
-struct CaseTensor {
-  TensorType type;
-  std::vector<std::byte> bytes;
-};
-
-using RankTensors = std::vector<std::vector<CaseTensor>>;  // by world rank
-
 // The outputs of all ranks of the mesh; the first error if one failed.
-// `checked`: as AxisGroupOptions. Members
-// other than the root of pbroadcast and scatter may have no inputs.
+// `checked`: as AxisGroupOptions. Members other than the root of pbroadcast and
+// scatter may have no inputs.
 absl::StatusOr<RankTensors> RunCollective(const Mesh& mesh,
                                           const AxisCollective& op,
                                           const RankTensors& inputs,

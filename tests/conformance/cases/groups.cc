@@ -1,4 +1,4 @@
-#include "tests/conformance/collectives/groups.h"
+#include "tests/conformance/cases/groups.h"
 
 #include <thread>
 #include <utility>
@@ -7,12 +7,13 @@
 
 namespace lockstep::conformance {
 
-absl::StatusOr<Group*> Groups::Get(const std::vector<int>& members) {
-  const auto found = groups_.find(members);
+absl::StatusOr<Group*> Groups::Get(const std::vector<int>& members,
+                                   int number) {
+  const auto found = groups_.find({members, number});
   if (found != groups_.end()) return &found->second;
   auto group = Connect(members);
   if (!group.ok()) return group.status();
-  return &(groups_[members] = *std::move(group));
+  return &(groups_[{members, number}] = *std::move(group));
 }
 
 absl::StatusOr<Groups::Rank*> Groups::RankOf(int rank) {
@@ -22,7 +23,8 @@ absl::StatusOr<Groups::Rank*> Groups::RankOf(int rank) {
   if (!transport.ok()) return transport.status();
   auto device = (*transport)->MakeDeviceContext();
   if (!device.ok()) return device.status();
-  if ((*device)->NeedsOneOrder()) made.memory.device = *std::move(device);
+  made.context = *std::move(device);
+  if (made.context->NeedsOneOrder()) made.memory.device = made.context;
   made.arena = (*transport)->MakeArena();
   made.memory.allocate = [arena = made.arena](size_t bytes) {
     return arena->Allocate(bytes);
@@ -35,6 +37,13 @@ absl::StatusOr<GroupMemory> Groups::MemoryOf(int rank) {
   const auto made = RankOf(rank);
   if (!made.ok()) return made.status();
   return (*made)->memory;
+}
+
+absl::StatusOr<std::shared_ptr<transport::DeviceContext>> Groups::ContextOf(
+    int rank) {
+  const auto made = RankOf(rank);
+  if (!made.ok()) return made.status();
+  return (*made)->context;
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> Groups::MakeStream(int rank) {

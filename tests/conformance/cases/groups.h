@@ -1,13 +1,14 @@
 // Communicators of one process's ranks for conformance cases, kept for the next
 // case with groups of the same ranks, and the memory of these ranks.
 
-#ifndef LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_GROUPS_H_
-#define LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_GROUPS_H_
+#ifndef LOCKSTEP_TESTS_CONFORMANCE_CASES_GROUPS_H_
+#define LOCKSTEP_TESTS_CONFORMANCE_CASES_GROUPS_H_
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,11 +29,12 @@ class Groups {
 
   explicit Groups(MakeTransport make) : make_(std::move(make)) {}
 
-  // The group of these ranks.
-  absl::StatusOr<Group*> Get(const std::vector<int>& members);
+  // The group of these ranks; `number`: of several groups of the same ranks.
+  absl::StatusOr<Group*> Get(const std::vector<int>& members, int number = 0);
 
   // Where the operations of a rank find their tensors, and a stream for them.
   absl::StatusOr<GroupMemory> MemoryOf(int rank);
+  absl::StatusOr<std::shared_ptr<transport::DeviceContext>> ContextOf(int rank);
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int rank);
 
   // After an error: they are connected anew.
@@ -42,6 +44,7 @@ class Groups {
   struct Rank {
     std::unique_ptr<transport::Transport> transport;
     std::shared_ptr<Arena> arena;
+    std::shared_ptr<transport::DeviceContext> context;
     GroupMemory memory;
   };
 
@@ -51,9 +54,9 @@ class Groups {
   const MakeTransport make_;
   std::map<int, Rank> ranks_;
   uint64_t connected_ = 0;
-  std::map<std::vector<int>, Group> groups_;
+  std::map<std::pair<std::vector<int>, int>, Group> groups_;
 };
 
 }  // namespace lockstep::conformance
 
-#endif  // LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_GROUPS_H_
+#endif  // LOCKSTEP_TESTS_CONFORMANCE_CASES_GROUPS_H_

@@ -1,7 +1,7 @@
 // Elements of all dtypes from and to numbers.
 
-#ifndef LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_ELEMENT_TEXT_H_
-#define LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_ELEMENT_TEXT_H_
+#ifndef LOCKSTEP_TESTS_CONFORMANCE_CASES_ELEMENT_TEXT_H_
+#define LOCKSTEP_TESTS_CONFORMANCE_CASES_ELEMENT_TEXT_H_
 
 #include <complex>
 #include <cstddef>
@@ -27,4 +27,4 @@ std::string ElementText(DType dtype, const std::byte* element);
 
 }  // namespace lockstep::conformance
 
-#endif  // LOCKSTEP_TESTS_CONFORMANCE_COLLECTIVES_ELEMENT_TEXT_H_
+#endif  // LOCKSTEP_TESTS_CONFORMANCE_CASES_ELEMENT_TEXT_H_

@@ -1,4 +1,4 @@
-#include "tests/conformance/collectives/element_text.h"
+#include "tests/conformance/cases/element_text.h"
 
 #include <algorithm>
 #include <cmath>
