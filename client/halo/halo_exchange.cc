@@ -244,6 +244,13 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   }
   const bool in_place = memory.blocks[0] == nullptr;
   const size_t p = IndexOf(pass);
+  const bool captured = prepared.context->Captures(stream);
+  if (captured && prepared.lists[p][in_place].buffer_bytes > 0) {
+    return absl::UnimplementedError(absl::StrCat(
+        *names_[p],
+        " packs its messages: it cannot be captured into a graph, which would "
+        "use their memory at any later time"));
+  }
   auto call = std::make_shared<CallInFlight>();
   call->prepared = to->prepared;
   call->lists = &prepared.lists[p][in_place];
@@ -263,7 +270,7 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     if (!found.ok()) return found.status();
     communicator = *std::move(found);
   }
-  to->group->BeginOn(stream);
+  if (!captured) to->group->BeginOn(stream);
   absl::Status status;
   if (members != nullptr) {
     members->BeginCall(names_[p]);
@@ -283,8 +290,8 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     if (status.ok()) to->group->Count(prepared.bytes[p]);
   }
   if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
-  *done = is_inline ? Event() : stream.Record();
-  to->group->End(*done);
+  *done = is_inline || captured ? Event() : stream.Record();
+  if (!captured) to->group->End(*done);
   if (members != nullptr) members->EndCall(done);
   if (!status.ok()) return status;
   return communicator;

@@ -47,11 +47,11 @@
 // Ownership: a handle is a value, copies refer to the same exchange. Destroyed
 //          before the session.
 // Progress: a completed exchange is progress of its rank.
-// Errors:  InvalidArgument for null memory (but see in place) and another
-// number
-//          of tensors than declared; FailedPrecondition before the session is
-//          connected, for a stream of other memory, and after the session is
-//          gone; ResourceExhausted; after the end of the epoch its cause
+// Errors:  InvalidArgument for null memory (but see in place), another number
+//          of tensors than declared, and a stream of other memory;
+//          FailedPrecondition before the session is connected, and after it is
+//          gone; Unimplemented for a captured stream where messages are packed;
+//          ResourceExhausted; after the end of the epoch its cause
 //          (Session::status). With one error nothing is enqueued.
 
 #ifndef LOCKSTEP_HALO_EXCHANGE_H_

@@ -92,7 +92,8 @@ absl::Status HaloRanks::Connect(bool checked) {
     if (!context.ok()) return context.status();
     ranks_[r].memory = *memory;
     absl::Status connected = ranks_[r].registry->Connect(
-        plan_, rank, checked, *context, memory->allocate, &communicators[r]);
+        plan_, rank, checked, *context, memory->allocate,
+        /*traffic=*/nullptr, &communicators[r]);
     if (!connected.ok()) return connected;
   }
   return absl::OkStatus();
