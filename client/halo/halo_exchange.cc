@@ -244,12 +244,14 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   }
   const bool in_place = memory.blocks[0] == nullptr;
   const size_t p = IndexOf(pass);
+  AxisGroup::Impl* const members = to->group->members();
   const bool captured = prepared.context->Captures(stream);
-  if (captured && prepared.lists[p][in_place].buffer_bytes > 0) {
+  const bool compared = members != nullptr && members->options().checked;
+  if (captured && (compared || prepared.lists[p][in_place].buffer_bytes > 0)) {
     return absl::UnimplementedError(absl::StrCat(
         *names_[p],
-        " packs its messages: it cannot be captured into a graph, which would "
-        "use their memory at any later time"));
+        ": a pass that packs messages, or that is compared with the other "
+        "ranks' calls, cannot be captured into a graph"));
   }
   auto call = std::make_shared<CallInFlight>();
   call->prepared = to->prepared;
@@ -264,7 +266,6 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
   call->memory.push_back(prepared.buffer.data());
 
   std::shared_ptr<Communicator> communicator;
-  AxisGroup::Impl* const members = to->group->members();
   if (members != nullptr) {
     auto found = members->CommunicatorFor(*names_[p]);
     if (!found.ok()) return found.status();

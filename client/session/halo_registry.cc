@@ -89,7 +89,9 @@ absl::Status HaloRegistry::Connect(
                       return cause(ranks, call, error);
                     }});
         group.communicator = std::move((*communicators)[planned.communicator]);
-        group.members->Connect(group.communicator, {});
+        GroupMemory memory{.allocate = allocate};
+        if (context->NeedsOneOrder()) memory.device = context;
+        group.members->Connect(group.communicator, std::move(memory));
       }
       group.group = std::make_shared<halo::HaloGroup>(group.members, context,
                                                       allocate, traffic);

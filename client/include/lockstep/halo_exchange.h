@@ -50,7 +50,7 @@
 // Errors:  InvalidArgument for null memory (but see in place), another number
 //          of tensors than declared, and a stream of other memory;
 //          FailedPrecondition before the session is connected, and after it is
-//          gone; Unimplemented for a captured stream where messages are packed;
+//          gone; Unimplemented for a captured stream if messages are packed;
 //          ResourceExhausted; after the end of the epoch its cause
 //          (Session::status). With one error nothing is enqueued.
 
