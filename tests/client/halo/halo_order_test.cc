@@ -219,5 +219,32 @@ TEST_F(HaloOrderTest, SumsRunBetweenTheExchanges) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+// In each other order of additions the sum is 0.
+TEST_F(HaloOrderTest, GradientsOfPeersAreAddedByRankAfterTheOwn) {
+  const HaloSpec cell{.name = "u",
+                      .tensors = {{.dtype = DType::kF32,
+                                   .shape = {1},
+                                   .dims = {{.dim = 0,
+                                             .axis = "x",
+                                             .low = 1,
+                                             .high = 1,
+                                             .edge = HaloEdge::kNone}}}}};
+  const auto ranks = Make({{{"x", 3}}}, {cell}, inproc_);
+  ASSERT_NE(ranks, nullptr);
+  const absl::Status status = ranks->ForAll([&](int r) {
+    // The padded blocks are the cells 0 1, 0 1 2 and 1 2.
+    std::vector<std::vector<float>> gradients = {
+        {0, -1e8}, {0, 1e8, 0}, {1, 0}};
+    float sum = -7;
+    const absl::Status called =
+        ranks->at(r).Backward({gradients[r].data()}, {&sum});
+    if (r == 1) {
+      EXPECT_EQ(sum, 1);
+    }
+    return called;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 }  // namespace
 }  // namespace lockstep
