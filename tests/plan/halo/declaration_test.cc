@@ -105,9 +105,11 @@ std::vector<BadHalo> BadHalos() {
       InTensor(
           [](HaloTensor& t) {
             t.dims[0].low = t.dims[0].high =
-                std::numeric_limits<int64_t>::max();
+                std::numeric_limits<int64_t>::max() - 1;
           },
           {"[6,8]"}),
+      InTensor([](HaloTensor& t) { t.dims[0].high = kWholeField; },
+               {"dim 0", "a width of the whole field has edge none"}),
   };
 }
 

@@ -136,12 +136,18 @@ TEST_F(CudaStreamGateTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
   auto second = Hold();
   int read = -1;
   Read(on, *second, &read);
+  std::atomic<bool> has_read{false};
+  world_.gpus().LaunchKernel(on, [&has_read] {
+    has_read = true;
+    has_read.notify_all();
+  });
   // Let the device run meanwhile.
   const std::unique_ptr<Stream> other = world_.MakeStream(0, "");
   for (int turn = 0; turn < 100; ++turn) EXPECT_TRUE(other->Synchronize().ok());
   late = false;
   late.notify_all();
   RunOwnStream();
+  has_read.wait(false);  // what runs behind the release may read the message
   second->Release(absl::OkStatus(), &message);
   ASSERT_TRUE(stream_->Synchronize().ok());
   EXPECT_EQ(read, 0);
