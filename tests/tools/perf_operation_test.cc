@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/support/inproc/inproc.h"
+#include "tools/perf/halo_operation.h"
 #include "tools/perf/operation.h"
 
 namespace lockstep::perf {
@@ -99,6 +100,22 @@ TEST(PerfOperationTest, BusBandwidthIsThatOfNcclTests) {
   EXPECT_DOUBLE_EQ(BusFactor("sendrecv", 4), 1);
 }
 
+TEST(PerfOptionsTest, BlocksAreAsEqualAsPossibleOrAsGiven) {
+  const auto blocks_of = [](int ranks, const std::string& shape,
+                            const std::string& cut) {
+    return BlocksOf({.op = "halo", .ranks = ranks, .shape = shape, .cut = cut});
+  };
+  using Blocks = std::vector<int64_t>;
+  EXPECT_EQ(blocks_of(4, "10x10", ""), (Blocks{2, 2}));
+  EXPECT_EQ(blocks_of(6, "10x10", ""), (Blocks{3, 2}));
+  EXPECT_EQ(blocks_of(12, "9x9x9", ""), (Blocks{3, 2, 2}));
+  EXPECT_EQ(blocks_of(1, "10x10", ""), (Blocks{1, 1}));
+  EXPECT_EQ(blocks_of(4, "10x10", "1x4"), (Blocks{1, 4}));
+  EXPECT_EQ(blocks_of(4, "10x10", "2x3"), Blocks());
+  EXPECT_EQ(blocks_of(4, "10x10", "4"), Blocks());
+  EXPECT_EQ(blocks_of(4, "10x10", "9223372036854775807x2"), Blocks());
+}
+
 TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
   PerfOptions options{.op = "all_reduce", .min_bytes = 1024, .max_bytes = 9000};
   options.factor = 4;
@@ -111,7 +128,7 @@ TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
 
 TEST(PerfOptionsTest, SizesWithoutAnElementOfEachRankAreLeftOut) {
   for (const std::string& op : OperationNames()) {
-    if (op == "barrier") continue;
+    if (op == "barrier" || IsHaloOperation(op)) continue;  // one size
     const PerfOptions options{
         .op = op, .min_bytes = 1, .max_bytes = 64, .ranks = kRanks};
     Together([&](int, Communicator& comm) {

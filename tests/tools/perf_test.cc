@@ -68,6 +68,25 @@ TEST(PerfTest, CollectivesOverAxesAreRight) {
   EXPECT_EQ(RunPerf({"axis.pmean", "-d", "int32"}).code, 1);
 }
 
+TEST(PerfTest, HalosAreRightForEachEdge) {
+  for (const char* op : {"halo", "halo.adjoint"}) {
+    for (const char* edge :
+         {"zero", "periodic", "reflect", "replicate", "none"}) {
+      const Outcome outcome =
+          RunPerf({op, "--ranks", "4", "--shape", "13x9", "--width", "3",
+                   "--edge", edge, "-n", "2", "-w", "1"});
+      EXPECT_EQ(outcome.code, 0) << op << " " << edge << "\n" << outcome.output;
+    }
+  }
+  EXPECT_EQ(RunPerf({"halo", "--shape", "3x"}).code, 2);
+  EXPECT_EQ(RunPerf({"halo", "--ranks", "2", "--cut", "2x2"}).code, 2);
+  EXPECT_EQ(RunPerf({"halo", "--edge", "sharp"}).code, 2);
+  const Outcome empty =
+      RunPerf({"halo", "--ranks", "4", "--shape", "3", "--cut", "4"});
+  EXPECT_EQ(empty.code, 1);
+  EXPECT_NE(empty.output.find("the block [0] is empty"), std::string::npos);
+}
+
 TEST(PerfTest, EveryOperationIsRightOverEveryHostTransport) {
   const ScratchFile json;
   for (const std::string& op : perf::OperationNames()) {
