@@ -107,7 +107,6 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
       Stream& stream, bool is_inline,
       std::shared_ptr<collectives::CallOutcome> outcome, Event* done);
   absl::Status Explained(const Connection& to, const absl::Status& error) const;
-  std::string NameOf(Pass pass) const;
 
   const HaloSpec spec_;
   const std::array<std::shared_ptr<const std::string>, 2> names_;  // [pass]

@@ -51,8 +51,8 @@
 //          of tensors than declared, and a stream of other memory;
 //          FailedPrecondition before the session is connected, and after it is
 //          gone; Unimplemented for a captured stream if messages are packed;
-//          ResourceExhausted; after the end of the epoch its cause
-//          (Session::status). With one error nothing is enqueued.
+//          all with nothing enqueued. Later errors are those of Wait and of
+//          the stream; after the end of the epoch its cause (Session::status).
 
 #ifndef LOCKSTEP_HALO_EXCHANGE_H_
 #define LOCKSTEP_HALO_EXCHANGE_H_
