@@ -93,25 +93,19 @@ class ListMaker {
     return std::move(lists_);
   }
 
-  std::vector<StridedBox> Trim() {
+  std::vector<StridedBox> Trim(const std::vector<int>& coordinates) {
     std::vector<StridedBox> copies;
     for (size_t f = 0; f < halo_.fields.size(); ++f) {
       HaloBox center{.field = static_cast<int>(f)};
-      const plan::HaloField& field = halo_.fields[f];
-      for (size_t d = 0; d < field.dims.size(); ++d) {
-        center.dims.push_back({.out = shapes_[f].low[d]});
-      }
-      for (size_t d = 0; d < field.dims.size(); ++d) {
-        center.dims[d].count = block_shapes_[f][d];
+      const std::vector<int64_t> shape =
+          plan::BlockShape(halo_.fields[f], coordinates);
+      for (size_t d = 0; d < shape.size(); ++d) {
+        center.dims.push_back({.out = shapes_[f].low[d], .count = shape[d]});
       }
       copies.push_back(
           Made(center, InPadded(center), InBlock(center), /*sums=*/false));
     }
     return copies;
-  }
-
-  void SetBlockShapes(std::vector<std::vector<int64_t>> shapes) {
-    block_shapes_ = std::move(shapes);
   }
 
  private:
@@ -326,7 +320,6 @@ class ListMaker {
   const plan::Halo& halo_;
   const bool in_place_;
   std::vector<Shape> shapes_;
-  std::vector<std::vector<int64_t>> block_shapes_;
   int first_block_ = 0;
   int buffer_ = 0;
   PassLists lists_;
@@ -345,13 +338,7 @@ PassLists MakeLists(const plan::Halo& halo, const plan::HaloRoutes& routes,
 
 std::vector<StridedBox> MakeTrimList(const plan::Halo& halo,
                                      const std::vector<int>& coordinates) {
-  ListMaker maker(halo, coordinates, /*in_place=*/false);
-  std::vector<std::vector<int64_t>> shapes;
-  for (const plan::HaloField& field : halo.fields) {
-    shapes.push_back(plan::BlockShape(field, coordinates));
-  }
-  maker.SetBlockShapes(std::move(shapes));
-  return maker.Trim();
+  return ListMaker(halo, coordinates, /*in_place=*/false).Trim(coordinates);
 }
 
 }  // namespace lockstep::halo

@@ -1,8 +1,8 @@
 // Joins the rows of a domain: the block between the convolutions, which are cut
 // over rows, and the dense layers, which all ranks compute alike.
 //
-// Its output is one value that all ranks hold, whose gradient they hold too: so
-// the gradient of a rank's rows is those rows of it.
+// All ranks compute the same from the output, and so the same gradient of it.
+// The gradient of a rank's input is the rank's rows of that gradient.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_GATHER_ROWS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_GATHER_ROWS_H_

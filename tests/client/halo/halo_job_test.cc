@@ -1,17 +1,11 @@
 // Halo exchanges in whole jobs: the real coordinator core, the in-process
 // transport.
 
-#include <atomic>
-#include <barrier>
-#include <functional>
-#include <future>
 #include <numeric>
 #include <vector>
 
 #include "lockstep/halo_exchange.h"
-#include "tests/client/session/job_fixture.h"
-#include "tests/support/fake_control_core.h"
-#include "tests/support/inproc/inproc.h"
+#include "tests/client/session/inproc_job_fixture.h"
 
 namespace lockstep::session {
 namespace {
@@ -21,46 +15,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Rank r is data r / 2, lat r % 2.
-class HaloJobTest : public JobFixture {
+class HaloJobTest : public InprocJobFixture {
  protected:
-  HaloJobTest() {
-    spec_.transport = "shm";
-    spec_.mesh = {{{"data", 2}, {"lat", 2}}};
-  }
-  ~HaloJobTest() override { sessions_.clear(); }
-
-  Joined Join(const JoinOptions& options) override {
-    return Session::Impl::Join(
-        options, {.channels = MakeFakeChannels(&server_),
-                  .make_transport =
-                      [this](const JobSpec&) {
-                        return transport::MakeInprocTransport(&hub_);
-                      },
-                  .clock = clock_,
-                  .process = {"host", 1, "boot", 1},
-                  .incarnation = ++incarnations_});
-  }
-
-  void ForAll(const std::function<void(Session&)>& body) {
-    std::vector<std::future<void>> ranks;
-    for (auto& session : sessions_) {
-      ranks.push_back(std::async(std::launch::async,
-                                 [&session, &body] { body(*session); }));
-    }
-    for (auto& rank : ranks) rank.get();
-  }
-
-  // Returns once all ranks are connected: no test ends the epoch before.
-  void Connect(Session& session) {
-    ASSERT_TRUE(session.Connect().ok()) << session.status();
-    connected_.arrive_and_wait();
-  }
-
-  std::barrier<> connected_{kWorld};
-  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> incarnations_ = 0;
-  CoreServer server_{clock_.get()};
-  transport::InprocHub hub_;
+  HaloJobTest() { spec_.mesh = {{{"data", 2}, {"lat", 2}}}; }
 };
 
 int LatOf(const Session& session) { return session.rank() % 2; }
