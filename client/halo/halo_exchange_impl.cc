@@ -1,0 +1,413 @@
+#include "client/halo/halo_exchange_impl.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/collectives/pending_collective.h"
+#include "client/executor/enqueue.h"
+#include "plan/compile.h"
+#include "protocol/halo.h"
+
+namespace lockstep {
+
+using collectives::CallOutcome;
+using halo::MemoryRange;
+using halo::PassLists;
+using plan::HaloPass;
+
+// One call: what its work uses, kept until the last of it has run.
+struct HaloExchange::Impl::CallInFlight {
+  std::shared_ptr<const Prepared> prepared;
+  const PassLists* lists = nullptr;
+  std::vector<void*> memory;  // as box_lists.h numbers it
+  std::shared_ptr<CallOutcome> outcome;
+
+  absl::Span<const void* const> in() const {
+    return {const_cast<const void* const*>(memory.data()), memory.size()};
+  }
+};
+
+namespace {
+
+size_t IndexOf(HaloPass pass) { return pass == HaloPass::kForward ? 0 : 1; }
+
+absl::Status RunBefore(const PassLists& lists, absl::Span<const void* const> in,
+                       const std::vector<void*>& out,
+                       transport::DeviceContext::KernelQueue& queue) {
+  if (!lists.fills.empty()) queue.FillBoxes(lists.fills, out);
+  if (!lists.copies_before.empty()) {
+    queue.CopyBoxes(lists.copies_before, in, out);
+  }
+  if (!lists.sums_before.empty()) {
+    queue.SumBoxes(lists.sums_before, in, out, /*add=*/false);
+  }
+  for (const auto& adds : lists.adds_before) {
+    queue.SumBoxes(adds, in, out, /*add=*/true);
+  }
+  return queue.status();
+}
+
+absl::Status RunThen(const PassLists& lists, absl::Span<const void* const> in,
+                     const std::vector<void*>& out,
+                     transport::DeviceContext::KernelQueue& queue) {
+  if (!lists.copies_then.empty()) queue.CopyBoxes(lists.copies_then, in, out);
+  for (const auto& adds : lists.adds_then) {
+    queue.SumBoxes(adds, in, out, /*add=*/true);
+  }
+  return queue.status();
+}
+
+bool HasWork(const PassLists& lists, bool then) {
+  if (then) return !lists.copies_then.empty() || !lists.adds_then.empty();
+  return !lists.fills.empty() || !lists.copies_before.empty() ||
+         !lists.sums_before.empty() || !lists.adds_before.empty();
+}
+
+// The transfers of one pass of an exchange.
+std::vector<const plan::Transfer*> TransfersOf(const plan::RankPlan& rank,
+                                               int halo, HaloPass pass) {
+  std::vector<const plan::Transfer*> transfers;
+  for (const plan::Lane& lane : rank.lanes) {
+    if (lane.kind != plan::LaneKind::kHalo) continue;
+    for (const plan::Transfer& transfer : lane.transfers) {
+      if (transfer.group != plan::GroupOf(halo, pass)) continue;
+      transfers.push_back(&transfer);
+    }
+  }
+  return transfers;
+}
+
+HaloBlock BlockOf(const plan::HaloField& field,
+                  const std::vector<int>& coordinates) {
+  HaloBlock block;
+  for (const plan::HaloExtent& extent : field.dims) {
+    const int number = plan::BlockOf(extent, coordinates);
+    block.field.push_back(extent.bounds.back());
+    block.begin.push_back(extent.bounds[number]);
+    block.low.push_back(plan::LowOf(extent, number));
+    block.high.push_back(plan::HighOf(extent, number));
+  }
+  return block;
+}
+
+}  // namespace
+
+// --- Life -------------------------------------------------------------------
+
+HaloExchange::Impl::Impl(HaloSpec spec)
+    : spec_(std::move(spec)),
+      names_{std::make_shared<const std::string>(
+                 absl::StrCat("halo ", spec_.name)),
+             std::make_shared<const std::string>(
+                 absl::StrCat("the adjoint of halo ", spec_.name))} {}
+
+absl::Status HaloExchange::Impl::Connect(
+    std::shared_ptr<const plan::Plan> plan, int rank,
+    const plan::HaloRoutes& routes, std::shared_ptr<halo::HaloGroup> group) {
+  const plan::Halo& halo = plan->halos[routes.halo];
+  const auto place = std::find(halo.ranks.begin(), halo.ranks.end(), rank);
+  const std::vector<int> coordinates =
+      halo.mesh.CoordinatesOf(static_cast<int>(place - halo.ranks.begin()));
+  auto prepared = std::make_shared<Prepared>();
+  int64_t buffer_bytes = 0;
+  for (const HaloPass pass : {HaloPass::kForward, HaloPass::kAdjoint}) {
+    const size_t p = IndexOf(pass);
+    prepared->transfers[p] = TransfersOf(plan->ranks[rank], routes.halo, pass);
+    for (const plan::Transfer* transfer : prepared->transfers[p]) {
+      prepared->bytes[p] += executor::LaneTraffic::BytesOf(*transfer);
+    }
+    for (const bool in_place : {false, true}) {
+      prepared->lists[p][in_place] =
+          halo::MakeLists(halo, routes, coordinates, pass, in_place);
+      buffer_bytes =
+          std::max(buffer_bytes, prepared->lists[p][in_place].buffer_bytes);
+    }
+  }
+  prepared->trim = halo::MakeTrimList(halo, coordinates);
+  if (buffer_bytes > 0) {
+    auto buffer = group->AllocateBuffer(static_cast<size_t>(buffer_bytes));
+    if (!buffer.ok()) return buffer.status();
+    prepared->buffer = *std::move(buffer);
+  }
+  auto made = std::make_shared<Connection>();
+  for (const plan::HaloField& field : halo.fields) {
+    made->blocks.push_back(lockstep::BlockOf(field, coordinates));
+    made->padded_types.push_back(
+        {field.dtype, plan::PaddedShape(field, coordinates)});
+  }
+  prepared->plan = std::move(plan);
+  prepared->context = group->context();
+  made->prepared = std::move(prepared);
+  made->group = std::move(group);
+  MutexLock lock(&mutex_);
+  connected_ = std::move(made);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const void> HaloExchange::Impl::Close() {
+  MutexLock lock(&mutex_);
+  closed_ = true;
+  return std::exchange(connected_, nullptr);
+}
+
+absl::StatusOr<std::shared_ptr<const HaloExchange::Impl::Connection>>
+HaloExchange::Impl::connected() const {
+  MutexLock lock(&mutex_);
+  if (connected_ != nullptr) return connected_;
+  return absl::FailedPreconditionError(absl::StrCat(
+      *names_[0], closed_ ? ": this worker has left the job"
+                          : " is not connected yet: GradientSync::Seal "
+                            "connects it, or Session::Connect"));
+}
+
+absl::StatusOr<std::vector<HaloBlock>> HaloExchange::Impl::blocks() const {
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  return (*to)->blocks;
+}
+
+absl::StatusOr<std::vector<TensorType>> HaloExchange::Impl::padded_types()
+    const {
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  return (*to)->padded_types;
+}
+
+uint64_t HaloExchange::Impl::bytes_received() const {
+  const auto to = connected();  // the adjoint sends what a pass receives
+  return to.ok() ? (*to)->prepared->bytes[IndexOf(HaloPass::kAdjoint)] : 0;
+}
+
+// --- Calls ------------------------------------------------------------------
+
+absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
+                                             bool may_be_in_place) const {
+  const auto refuse = [this](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(*names_[0], ": ", why));
+  };
+  if (memory.padded.size() != spec_.tensors.size() ||
+      memory.blocks.size() != spec_.tensors.size()) {
+    return refuse(absl::StrFormat(
+        "%d padded tensors and %d blocks are given, it has %d",
+        memory.padded.size(), memory.blocks.size(), spec_.tensors.size()));
+  }
+  const size_t null_blocks = static_cast<size_t>(
+      std::count(memory.blocks.begin(), memory.blocks.end(), nullptr));
+  for (size_t i = 0; i < memory.padded.size(); ++i) {
+    if (memory.padded[i] != nullptr) continue;
+    return refuse(absl::StrFormat("padded tensor %d is null", i));
+  }
+  if (null_blocks == 0) return absl::OkStatus();
+  if (!may_be_in_place || null_blocks != memory.blocks.size()) {
+    return refuse(absl::StrFormat(
+        "%d of %d blocks are null%s", null_blocks, memory.blocks.size(),
+        may_be_in_place ? ": in place all are, else none" : ""));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HaloExchange::Impl::RunLocal(
+    const std::shared_ptr<CallInFlight>& call, Stream& stream, bool then) {
+  if (!HasWork(*call->lists, then)) return absl::OkStatus();
+  return call->prepared->context->Perform(
+      &stream, [call, then](transport::DeviceContext::KernelQueue& queue) {
+        const absl::Status status =
+            then ? RunThen(*call->lists, call->in(), call->memory, queue)
+                 : RunBefore(*call->lists, call->in(), call->memory, queue);
+        if (call->outcome != nullptr) call->outcome->Update(status);
+        return status;
+      });
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
+    const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
+    Stream& stream, bool is_inline, std::shared_ptr<CallOutcome> outcome,
+    Event* done) {
+  const Prepared& prepared = *to->prepared;
+  if (absl::Status kind = prepared.context->CheckStream(stream); !kind.ok()) {
+    return kind;
+  }
+  const bool in_place = memory.blocks[0] == nullptr;
+  const size_t p = IndexOf(pass);
+  AxisGroup::Impl* const members = to->group->members();
+  const bool captured = prepared.context->Captures(stream);
+  const bool compared = members != nullptr && members->options().checked;
+  if (captured && (compared || prepared.lists[p][in_place].buffer_bytes > 0)) {
+    return absl::UnimplementedError(absl::StrCat(
+        *names_[p],
+        ": a pass that packs messages, or that is compared with the other "
+        "ranks' calls, cannot be captured into a graph"));
+  }
+  auto call = std::make_shared<CallInFlight>();
+  call->prepared = to->prepared;
+  call->lists = &prepared.lists[p][in_place];
+  call->outcome = std::move(outcome);
+  call->memory = std::move(memory.padded);
+  call->memory.reserve(2 * call->memory.size() + 1);
+  if (!in_place) {
+    call->memory.insert(call->memory.end(), memory.blocks.begin(),
+                        memory.blocks.end());
+  }
+  call->memory.push_back(prepared.buffer.data());
+
+  std::shared_ptr<Communicator> communicator;
+  if (members != nullptr) {
+    auto found = members->CommunicatorFor(*names_[p]);
+    if (!found.ok()) return found.status();
+    communicator = *std::move(found);
+  }
+  if (!captured) to->group->BeginOn(stream);
+  absl::Status status;
+  if (members != nullptr) {
+    members->BeginCall(names_[p]);
+    status = members->CompareSignatures(*names_[p], communicator, stream);
+  }
+  if (status.ok()) status = RunLocal(call, stream, /*then=*/false);
+  const std::vector<const plan::Transfer*>& transfers = prepared.transfers[p];
+  if (status.ok() && !transfers.empty()) {
+    absl::InlinedVector<executor::PlannedTransfer, 8> planned;
+    for (size_t i = 0; i < transfers.size(); ++i) {
+      const MemoryRange& range = call->lists->operands[i];
+      void* const data =
+          static_cast<std::byte*>(call->memory[range.memory]) + range.offset;
+      planned.push_back({transfers[i], {data, data}});
+    }
+    status = executor::EnqueueTogether(planned, *communicator, stream);
+    if (status.ok()) to->group->Count(prepared.bytes[p]);
+  }
+  if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
+  *done = is_inline || captured ? Event() : stream.Record();
+  if (!captured) to->group->End(*done);
+  if (members != nullptr) members->EndCall(done);
+  if (!status.ok()) return status;
+  return communicator;
+}
+
+absl::Status HaloExchange::Impl::Explained(const Connection& to,
+                                           const absl::Status& error) const {
+  AxisGroup::Impl* const members = to.group->members();
+  return members == nullptr ? error : members->Explained(*names_[0], error);
+}
+
+absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
+    Pass pass, PassMemory memory, absl::Span<const Event> after) {
+  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
+  if (!status.ok()) return status;
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  const auto stream = (*to)->group->OwnStream();
+  if (!stream.ok()) return stream.status();
+  for (const Event& event : after) (*stream)->WaitFor(event);
+  auto outcome = std::make_shared<CallOutcome>();
+  Event done;
+  auto communicator = Enqueue(*to, pass, std::move(memory), **stream,
+                              /*is_inline=*/false, outcome, &done);
+  if (!communicator.ok()) return communicator.status();
+  return PendingCollective(std::make_shared<PendingCollective::State>(
+      *std::move(communicator),
+      [self = shared_from_this(), to = *to](const absl::Status& error) {
+        return self->Explained(*to, error);
+      },
+      std::move(outcome), std::move(done)));
+}
+
+absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
+                                     Stream& stream) {
+  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
+  if (!status.ok()) return status;
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  Event done;
+  return Enqueue(*to, pass, std::move(memory), stream, /*is_inline=*/false,
+                 nullptr, &done)
+      .status();
+}
+
+absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  if ((*to)->group->on_device()) {
+    const auto pending = Start(pass, std::move(memory), {});
+    return pending.ok() ? pending->Wait() : pending.status();
+  }
+  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
+  if (!status.ok()) return status;
+  HostStream& stream = (*to)->group->InlineStream();
+  Event done;
+  const auto communicator = Enqueue(*to, pass, std::move(memory), stream,
+                                    /*is_inline=*/true, nullptr, &done);
+  status = stream.Synchronize();
+  if (!communicator.ok()) return communicator.status();
+  if (*communicator == nullptr) return status;
+  const absl::Status failed = (*communicator)->status();
+  return failed.ok() ? status : Explained(**to, failed);
+}
+
+absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
+  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/false);
+  if (!status.ok()) return status;
+  const auto to = connected();
+  if (!to.ok()) return to.status();
+  transport::DeviceContext& context = *(*to)->prepared->context;
+  Stream* used = stream;
+  if (used == nullptr && (*to)->group->on_device()) {
+    const auto own = (*to)->group->OwnStream();
+    if (!own.ok()) return own.status();
+    used = *own;
+  }
+  if (used != nullptr) status = context.CheckStream(*used);
+  if (!status.ok()) return status;
+  std::vector<void*> all = std::move(memory.padded);
+  all.insert(all.end(), memory.blocks.begin(), memory.blocks.end());
+  status =
+      context.Perform(used, [all, prepared = (*to)->prepared](
+                                transport::DeviceContext::KernelQueue& queue) {
+        queue.CopyBoxes(
+            prepared->trim,
+            {const_cast<const void* const*>(all.data()), all.size()}, all);
+        return queue.status();
+      });
+  if (!status.ok() || used == nullptr || stream != nullptr) return status;
+  return used->Record().Wait();
+}
+
+namespace halo {
+
+absl::StatusOr<std::shared_ptr<HaloExchange::Impl>> MakeExchange(
+    const Mesh& mesh, const std::vector<HaloSpec>& specs,
+    Communicator& communicator,
+    std::shared_ptr<transport::DeviceContext> context,
+    HaloGroup::Allocate allocate) {
+  plan::PlanInput input{.mesh = mesh};
+  for (const HaloSpec& spec : specs) {
+    input.registrations.emplace_back();
+    input.halos.push_back({spec});
+  }
+  auto plan = plan::Compile(input);
+  if (!plan.ok()) return plan.status();
+  const auto shared = std::make_shared<const plan::Plan>(*std::move(plan));
+  const int rank = communicator.rank();
+  const plan::HaloRoutes& routes = shared->ranks[rank].halos[0];
+  std::shared_ptr<AxisGroup::Impl> members;
+  if (shared->halos[routes.halo].communicator >= 0) {
+    members = std::make_shared<AxisGroup::Impl>(
+        AxisGroupOptions{.size = communicator.size(), .index = rank});
+    members->Connect(
+        std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}), {});
+  }
+  auto exchange = std::make_shared<HaloExchange::Impl>(
+      *Normalized(specs[static_cast<size_t>(rank)], mesh));
+  absl::Status connected = exchange->Connect(
+      shared, rank, routes,
+      std::make_shared<HaloGroup>(std::move(members), std::move(context),
+                                  std::move(allocate)));
+  if (!connected.ok()) return connected;
+  return exchange;
+}
+
+}  // namespace halo
+
+}  // namespace lockstep
