@@ -61,10 +61,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::kernels {
 
+// From here on the C library copies by rep movsb, where processors have it.
+constexpr size_t kInstructionBytes = 8 << 10;
+constexpr uintptr_t kPageBytes = 4096;
+constexpr uintptr_t kLittle = 1024;
+
+// Whether the destination lies a little behind the source, modulo the page.
+static bool IsLittleBehind(const void* dst, const void* src) {
+  const uintptr_t behind =
+      reinterpret_cast<uintptr_t>(dst) - reinterpret_cast<uintptr_t>(src);
+  return behind % kPageBytes - 1 < kLittle;
+}
+
 HWY_EXPORT(CopyVectors);
 HWY_EXPORT(CopyVectorsPast);
 
 void Copy(void* dst, const void* src, size_t bytes) {
+  if (bytes >= kInstructionBytes && !IsLittleBehind(dst, src)) {
+    std::memcpy(dst, src, bytes);
+    return;
+  }
   HWY_DYNAMIC_DISPATCH(CopyVectors)
   (static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);
 }

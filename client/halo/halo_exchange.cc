@@ -10,14 +10,14 @@ using plan::HaloPass;
 
 namespace {
 
-std::vector<void*> Mutable(absl::Span<const void* const> pointers) {
-  std::vector<void*> made;
+HaloExchange::Impl::Pointers Mutable(absl::Span<const void* const> pointers) {
+  HaloExchange::Impl::Pointers made;
   for (const void* pointer : pointers) {
     made.push_back(const_cast<void*>(pointer));  // inputs are only read
   }
   return made;
 }
-std::vector<void*> Mutable(absl::Span<void* const> pointers) {
+HaloExchange::Impl::Pointers Mutable(absl::Span<void* const> pointers) {
   return {pointers.begin(), pointers.end()};
 }
 

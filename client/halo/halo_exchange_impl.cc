@@ -18,16 +18,21 @@ using halo::MemoryRange;
 using halo::PassLists;
 using plan::HaloPass;
 
-// One call: what its work uses, kept until the last of it has run.
-struct HaloExchange::Impl::CallInFlight {
-  std::shared_ptr<const Prepared> prepared;
+// One call: what its work uses.
+struct HaloExchange::Impl::Call {
+  const Prepared* prepared = nullptr;
   const PassLists* lists = nullptr;
-  std::vector<void*> memory;  // as box_lists.h numbers it
-  std::shared_ptr<CallOutcome> outcome;
+  size_t pass = 0;
+  bool in_place = false;
+  absl::InlinedVector<void*, 9> memory;  // as box_lists.h numbers it
+  // Null where the caller keeps the call.
+  std::shared_ptr<const Prepared> kept;
+  std::shared_ptr<CallOutcome> outcome;  // or null
 
   absl::Span<const void* const> in() const {
     return {const_cast<const void* const*>(memory.data()), memory.size()};
   }
+  absl::Span<void* const> out() const { return memory; }
 };
 
 namespace {
@@ -35,7 +40,7 @@ namespace {
 size_t IndexOf(HaloPass pass) { return pass == HaloPass::kForward ? 0 : 1; }
 
 absl::Status RunBefore(const PassLists& lists, absl::Span<const void* const> in,
-                       const std::vector<void*>& out,
+                       absl::Span<void* const> out,
                        transport::DeviceContext::KernelQueue& queue) {
   if (!lists.fills.empty()) queue.FillBoxes(lists.fills, out);
   if (!lists.copies_before.empty()) {
@@ -51,7 +56,7 @@ absl::Status RunBefore(const PassLists& lists, absl::Span<const void* const> in,
 }
 
 absl::Status RunThen(const PassLists& lists, absl::Span<const void* const> in,
-                     const std::vector<void*>& out,
+                     absl::Span<void* const> out,
                      transport::DeviceContext::KernelQueue& queue) {
   if (!lists.copies_then.empty()) queue.CopyBoxes(lists.copies_then, in, out);
   for (const auto& adds : lists.adds_then) {
@@ -209,78 +214,96 @@ absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
   return absl::OkStatus();
 }
 
+HaloExchange::Impl::Call HaloExchange::Impl::MakeCall(
+    const Prepared& prepared, Pass pass, const PassMemory& memory) {
+  Call call{.prepared = &prepared, .pass = IndexOf(pass)};
+  call.in_place = memory.blocks[0] == nullptr;
+  call.lists = &prepared.lists[call.pass][call.in_place];
+  call.memory.assign(memory.padded.begin(), memory.padded.end());
+  if (!call.in_place) {
+    call.memory.insert(call.memory.end(), memory.blocks.begin(),
+                       memory.blocks.end());
+  }
+  call.memory.push_back(prepared.buffer.data());
+  return call;
+}
+
 absl::Status HaloExchange::Impl::RunLocal(
-    const std::shared_ptr<CallInFlight>& call, Stream& stream, bool then) {
-  if (!HasWork(*call->lists, then)) return absl::OkStatus();
-  return call->prepared->context->Perform(
-      &stream, [call, then](transport::DeviceContext::KernelQueue& queue) {
-        const absl::Status status =
-            then ? RunThen(*call->lists, call->in(), call->memory, queue)
-                 : RunBefore(*call->lists, call->in(), call->memory, queue);
-        if (call->outcome != nullptr) call->outcome->Update(status);
-        return status;
-      });
+    const Call& call, const std::shared_ptr<const Call>& kept, Stream* stream,
+    bool then) {
+  if (!HasWork(*call.lists, then)) return absl::OkStatus();
+  using KernelQueue = transport::DeviceContext::KernelQueue;
+  const auto run = [then](const Call& of, KernelQueue& queue) {
+    const absl::Status status =
+        then ? RunThen(*of.lists, of.in(), of.out(), queue)
+             : RunBefore(*of.lists, of.in(), of.out(), queue);
+    if (of.outcome != nullptr) of.outcome->Update(status);
+    return status;
+  };
+  transport::DeviceContext& context = *call.prepared->context;
+  if (stream == nullptr) {
+    return context.Perform(
+        nullptr, [run, &call](KernelQueue& queue) { return run(call, queue); });
+  }
+  return context.Perform(
+      stream, [run, kept](KernelQueue& queue) { return run(*kept, queue); });
 }
 
 absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::Enqueue(
     const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
-    Stream& stream, bool is_inline, std::shared_ptr<CallOutcome> outcome,
-    Event* done) {
-  const Prepared& prepared = *to->prepared;
-  if (absl::Status kind = prepared.context->CheckStream(stream); !kind.ok()) {
-    return kind;
-  }
-  const bool in_place = memory.blocks[0] == nullptr;
-  const size_t p = IndexOf(pass);
-  AxisGroup::Impl* const members = to->group->members();
+    Stream& stream, std::shared_ptr<CallOutcome> outcome, Event* done) {
+  absl::Status kind = to->prepared->context->CheckStream(stream);
+  if (!kind.ok()) return kind;
+  auto call = std::make_shared<Call>(MakeCall(*to->prepared, pass, memory));
+  call->kept = to->prepared;
+  call->outcome = std::move(outcome);
+  return EnqueueCall(*to, *call, call, stream, done);
+}
+
+absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::EnqueueCall(
+    const Connection& to, const Call& call,
+    const std::shared_ptr<const Call>& kept, Stream& stream, Event* done) {
+  const Prepared& prepared = *call.prepared;
+  const std::shared_ptr<const std::string>& name = names_[call.pass];
+  AxisGroup::Impl* const members = to.group->members();
   const bool captured = prepared.context->Captures(stream);
   const bool compared = members != nullptr && members->options().checked;
-  if (captured && (compared || prepared.lists[p][in_place].buffer_bytes > 0)) {
+  if (captured && (compared || call.lists->buffer_bytes > 0)) {
     return absl::UnimplementedError(absl::StrCat(
-        *names_[p],
+        *name,
         ": a pass that packs messages, or that is compared with the other "
         "ranks' calls, cannot be captured into a graph"));
   }
-  auto call = std::make_shared<CallInFlight>();
-  call->prepared = to->prepared;
-  call->lists = &prepared.lists[p][in_place];
-  call->outcome = std::move(outcome);
-  call->memory = std::move(memory.padded);
-  call->memory.reserve(2 * call->memory.size() + 1);
-  if (!in_place) {
-    call->memory.insert(call->memory.end(), memory.blocks.begin(),
-                        memory.blocks.end());
-  }
-  call->memory.push_back(prepared.buffer.data());
-
   std::shared_ptr<Communicator> communicator;
   if (members != nullptr) {
-    auto found = members->CommunicatorFor(*names_[p]);
+    auto found = members->CommunicatorFor(*name);
     if (!found.ok()) return found.status();
     communicator = *std::move(found);
   }
-  if (!captured) to->group->BeginOn(stream);
+  if (!captured) to.group->BeginOn(stream);
   absl::Status status;
   if (members != nullptr) {
-    members->BeginCall(names_[p]);
-    status = members->CompareSignatures(*names_[p], communicator, stream);
+    members->BeginCall(name);
+    status = members->CompareSignatures(*name, communicator, stream);
   }
-  if (status.ok()) status = RunLocal(call, stream, /*then=*/false);
-  const std::vector<const plan::Transfer*>& transfers = prepared.transfers[p];
+  Stream* const local = kept == nullptr ? nullptr : &stream;
+  if (status.ok()) status = RunLocal(call, kept, local, /*then=*/false);
+  const std::vector<const plan::Transfer*>& transfers =
+      prepared.transfers[call.pass];
   if (status.ok() && !transfers.empty()) {
     absl::InlinedVector<executor::PlannedTransfer, 8> planned;
     for (size_t i = 0; i < transfers.size(); ++i) {
-      const MemoryRange& range = call->lists->operands[i];
+      const MemoryRange& range = call.lists->operands[i];
       void* const data =
-          static_cast<std::byte*>(call->memory[range.memory]) + range.offset;
+          static_cast<std::byte*>(call.memory[range.memory]) + range.offset;
       planned.push_back({transfers[i], {data, data}});
     }
     status = executor::EnqueueTogether(planned, *communicator, stream);
-    if (status.ok()) to->group->Count(prepared.bytes[p]);
+    if (status.ok()) to.group->Count(prepared.bytes[call.pass]);
   }
-  if (status.ok()) status = RunLocal(call, stream, /*then=*/true);
-  *done = is_inline || captured ? Event() : stream.Record();
-  if (!captured) to->group->End(*done);
+  if (status.ok()) status = RunLocal(call, kept, local, /*then=*/true);
+  *done = kept == nullptr || captured ? Event() : stream.Record();
+  if (!captured) to.group->End(*done);
   if (members != nullptr) members->EndCall(done);
   if (!status.ok()) return status;
   return communicator;
@@ -303,8 +326,8 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
   for (const Event& event : after) (*stream)->WaitFor(event);
   auto outcome = std::make_shared<CallOutcome>();
   Event done;
-  auto communicator = Enqueue(*to, pass, std::move(memory), **stream,
-                              /*is_inline=*/false, outcome, &done);
+  auto communicator =
+      Enqueue(*to, pass, std::move(memory), **stream, outcome, &done);
   if (!communicator.ok()) return communicator.status();
   return PendingCollective(std::make_shared<PendingCollective::State>(
       *std::move(communicator),
@@ -321,9 +344,7 @@ absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
   const auto to = connected();
   if (!to.ok()) return to.status();
   Event done;
-  return Enqueue(*to, pass, std::move(memory), stream, /*is_inline=*/false,
-                 nullptr, &done)
-      .status();
+  return Enqueue(*to, pass, std::move(memory), stream, nullptr, &done).status();
 }
 
 absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
@@ -336,9 +357,10 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
   absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
   if (!status.ok()) return status;
   HostStream& stream = (*to)->group->InlineStream();
+  const Call call = MakeCall(*(*to)->prepared, pass, memory);
   Event done;
-  const auto communicator = Enqueue(*to, pass, std::move(memory), stream,
-                                    /*is_inline=*/true, nullptr, &done);
+  const auto communicator =
+      EnqueueCall(**to, call, /*kept=*/nullptr, stream, &done);
   status = stream.Synchronize();
   if (!communicator.ok()) return communicator.status();
   if (*communicator == nullptr) return status;
@@ -360,7 +382,7 @@ absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   }
   if (used != nullptr) status = context.CheckStream(*used);
   if (!status.ok()) return status;
-  std::vector<void*> all = std::move(memory.padded);
+  std::vector<void*> all(memory.padded.begin(), memory.padded.end());
   all.insert(all.end(), memory.blocks.begin(), memory.blocks.end());
   status =
       context.Perform(used, [all, prepared = (*to)->prepared](

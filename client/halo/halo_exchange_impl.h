@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -59,9 +60,10 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
 
   // The memory of a call: padded tensors, or their gradients, and blocks, or
   // theirs. All blocks are null in place.
+  using Pointers = absl::InlinedVector<void*, 4>;
   struct PassMemory {
-    std::vector<void*> padded;
-    std::vector<void*> blocks;
+    Pointers padded;
+    Pointers blocks;
   };
 
   // Enqueues a pass. Start: on the own stream; Run: on `stream`.
@@ -93,19 +95,28 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
     std::vector<HaloBlock> blocks;
     std::vector<TensorType> padded_types;
   };
-  struct CallInFlight;
+  struct Call;
 
   absl::StatusOr<std::shared_ptr<const Connection>> connected() const;
   absl::Status CheckMemory(const PassMemory& memory,
                            bool may_be_in_place) const;
-  absl::Status RunLocal(const std::shared_ptr<CallInFlight>& call,
-                        Stream& stream, bool then);
-  // Enqueues the work of a call, whose communicator it returns: null for one
-  // rank alone. On the inline stream it is done when this returns.
+  static Call MakeCall(const Prepared& prepared, Pass pass,
+                       const PassMemory& memory);
+  // Enqueues local work; null: runs it here.
+  static absl::Status RunLocal(const Call& call,
+                               const std::shared_ptr<const Call>& kept,
+                               Stream* stream, bool then);
+  // Enqueues the work of a call, which is kept until it is done, and returns
+  // its communicator: null for one rank alone.
   absl::StatusOr<std::shared_ptr<Communicator>> Enqueue(
       const std::shared_ptr<const Connection>& to, Pass pass, PassMemory memory,
-      Stream& stream, bool is_inline,
-      std::shared_ptr<collectives::CallOutcome> outcome, Event* done);
+      Stream& stream, std::shared_ptr<collectives::CallOutcome> outcome,
+      Event* done);
+  // The same for `call`, which the caller keeps if `kept` is null: then it is
+  // done when this returns.
+  absl::StatusOr<std::shared_ptr<Communicator>> EnqueueCall(
+      const Connection& to, const Call& call,
+      const std::shared_ptr<const Call>& kept, Stream& stream, Event* done);
   absl::Status Explained(const Connection& to, const absl::Status& error) const;
 
   const HaloSpec spec_;

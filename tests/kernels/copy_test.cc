@@ -1,7 +1,9 @@
 #include "kernels/copy.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -31,6 +33,25 @@ TEST_P(CopyTest, CopiesEveryLengthBetweenAnyAlignmentsAndNoMore) {
             << bytes << " bytes from " << shift << ", at " << i;
       }
     }
+  }
+}
+
+TEST_P(CopyTest, CopiesLongRangesWhereverTheDestinationLiesInItsPage) {
+  constexpr size_t kBytes = (16 << 10) + 5;
+  std::vector<uint8_t> from(kBytes);
+  for (size_t i = 0; i < kBytes; ++i) from[i] = static_cast<uint8_t>(i * 31);
+  for (size_t behind : {0, 1, 64, 1023, 1024, 1025, 4095}) {
+    std::vector<uint8_t> to(kBytes + 2 * 4096, 0xee);
+    const size_t page = reinterpret_cast<uintptr_t>(from.data()) -
+                        reinterpret_cast<uintptr_t>(to.data());
+    const size_t begin = (page + behind) % 4096;
+    GetParam()(to.data() + begin, from.data(), kBytes);
+    EXPECT_EQ(std::memcmp(to.data() + begin, from.data(), kBytes), 0)
+        << behind << " bytes behind the source, modulo the page";
+    EXPECT_TRUE(std::all_of(to.begin(), to.begin() + begin,
+                            [](uint8_t byte) { return byte == 0xee; }));
+    EXPECT_TRUE(std::all_of(to.begin() + begin + kBytes, to.end(),
+                            [](uint8_t byte) { return byte == 0xee; }));
   }
 }
 

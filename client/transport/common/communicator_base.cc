@@ -158,12 +158,14 @@ absl::Status CommunicatorBase::Barrier(Stream& stream) {
 
 absl::Status CommunicatorBase::Group(absl::FunctionRef<absl::Status()> body) {
   if (group_) return JoinOuterGroup(body);
-  group_.emplace();
+  group_.emplace(OpenGroup{.calls = std::move(no_calls_)});
   const absl::Status status = body();
   std::vector<CollectiveOp> calls = std::move(group_->calls);
   Stream* const stream = group_->stream;
   group_.reset();
   if (status.ok() && !calls.empty()) Launch(calls, *stream);
+  calls.clear();
+  no_calls_ = std::move(calls);
   return status;
 }
 

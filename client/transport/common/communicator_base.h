@@ -81,6 +81,7 @@ class CommunicatorBase : public ExtendedCommunicator {
   const int rank_;
   const int size_;
   std::optional<OpenGroup> group_;
+  std::vector<CollectiveOp> no_calls_;  // empty: its memory is used again
 };
 
 }  // namespace lockstep::transport
