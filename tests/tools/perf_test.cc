@@ -69,6 +69,15 @@ TEST(PerfTest, CollectivesOverAxesAreRight) {
   EXPECT_EQ(RunPerf({"axis.pmean", "-d", "int32"}).code, 1);
 }
 
+TEST(PerfTest, HalosHaveTheWidthOfTheirDimension) {
+  for (const char* op : {"halo", "halo.adjoint"}) {
+    const Outcome outcome =
+        RunPerf({op, "--ranks", "4", "--shape", "2x3x8x40", "--cut", "1x1x2x2",
+                 "--width", "0x0x2x17", "-n", "2", "-w", "1", "--arena"});
+    EXPECT_EQ(outcome.code, 0) << op << "\n" << outcome.output;
+  }
+}
+
 TEST(PerfTest, HalosAreRightForEachEdge) {
   for (const char* op : {"halo", "halo.adjoint"}) {
     for (const char* edge :
@@ -80,6 +89,8 @@ TEST(PerfTest, HalosAreRightForEachEdge) {
     }
   }
   EXPECT_EQ(RunPerf({"halo", "--shape", "3x"}).code, 2);
+  EXPECT_EQ(RunPerf({"halo", "--width", "1x1x1"}).code, 2);
+  EXPECT_EQ(RunPerf({"halo", "--width", "-1"}).code, 2);
   EXPECT_EQ(RunPerf({"halo", "--ranks", "2", "--cut", "2x2"}).code, 2);
   EXPECT_EQ(RunPerf({"halo", "--edge", "sharp"}).code, 2);
   const Outcome empty =

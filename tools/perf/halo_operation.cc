@@ -32,7 +32,9 @@ int64_t SourceOf(HaloEdge edge, int64_t at, int64_t size) {
 class HaloOperation final : public Buffered {
  public:
   HaloOperation(const PerfOptions& options, Communicator& comm)
-      : Buffered(options, comm), field_(*ParseExtents(options.shape)) {}
+      : Buffered(options, comm),
+        field_(*ParseExtents(options.shape)),
+        widths_(WidthsOf(options)) {}
 
   absl::Status Prepare(Memory* memory) {
     Mesh mesh;
@@ -88,8 +90,8 @@ class HaloOperation final : public Buffered {
       tensor.shape.push_back(end - begin);
       tensor.dims.push_back({.dim = static_cast<int>(d),
                              .axis = AxisName(d),
-                             .low = options_.width,
-                             .high = options_.width,
+                             .low = widths_[d],
+                             .high = widths_[d],
                              .edge = options_.edge});
     }
     return {.name = "perf", .tensors = {std::move(tensor)}};
@@ -159,8 +161,8 @@ class HaloOperation final : public Buffered {
     for (size_t b = 0; b + 1 < bounds_[d].size(); ++b) {
       const bool ends = options_.edge == HaloEdge::kNone;
       const int64_t size = field_[d];
-      const int64_t from = bounds_[d][b] - options_.width;
-      const int64_t to = bounds_[d][b + 1] + options_.width;
+      const int64_t from = bounds_[d][b] - widths_[d];
+      const int64_t to = bounds_[d][b + 1] + widths_[d];
       for (int64_t at = ends ? std::max<int64_t>(from, 0) : from;
            at < (ends ? std::min(to, size) : to); ++at) {
         copies += SourceOf(options_.edge, at, size) == cell;
@@ -188,7 +190,7 @@ class HaloOperation final : public Buffered {
     });
   }
 
-  const std::vector<int64_t> field_;
+  const std::vector<int64_t> field_, widths_;
   std::vector<int64_t> padded_, first_, begin_, end_;
   std::vector<std::vector<int64_t>> bounds_;
   std::shared_ptr<HaloExchange::Impl> exchange_;
@@ -200,15 +202,24 @@ bool IsHaloOperation(const std::string& op) {
   return op == kForward || op == kAdjoint;
 }
 
-std::optional<std::vector<int64_t>> ParseExtents(const std::string& text) {
+std::optional<std::vector<int64_t>> ParseExtents(const std::string& text,
+                                                 int64_t least) {
   std::vector<int64_t> extents;
   for (absl::string_view part : absl::StrSplit(text, 'x')) {
     int64_t extent = 0;
-    if (!absl::SimpleAtoi(part, &extent) || extent < 1) return std::nullopt;
+    if (!absl::SimpleAtoi(part, &extent) || extent < least) return std::nullopt;
     extents.push_back(extent);
   }
   if (extents.size() > size_t{kHaloDimsMax}) return std::nullopt;
   return extents;
+}
+
+std::vector<int64_t> WidthsOf(const PerfOptions& options) {
+  const size_t dims = ParseExtents(options.shape)->size();
+  auto widths = ParseExtents(options.width, /*least=*/0);
+  if (!widths.has_value()) return {};
+  if (widths->size() == 1) widths->resize(dims, widths->front());
+  return widths->size() == dims ? *std::move(widths) : std::vector<int64_t>();
 }
 
 std::vector<int64_t> BlocksOf(const PerfOptions& options) {

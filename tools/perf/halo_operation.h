@@ -25,8 +25,13 @@ namespace lockstep::perf {
 
 bool IsHaloOperation(const std::string& op);
 
-// "1024x1024". nullopt: not 1 to 8 numbers above 0.
-std::optional<std::vector<int64_t>> ParseExtents(const std::string& text);
+// "1024x1024". nullopt: not 1 to 8 numbers of at least `least`.
+std::optional<std::vector<int64_t>> ParseExtents(const std::string& text,
+                                                 int64_t least = 1);
+
+// The cells of each side of a block, by dimension. Empty: options.width is
+// neither one number nor one for each dimension.
+std::vector<int64_t> WidthsOf(const PerfOptions& options);
 
 // The number of blocks in each dimension: options.cut, or as equal as possible,
 // more of them in the first dimensions. Empty: the ranks cannot be divided so.

@@ -108,6 +108,10 @@ std::string Contradiction(const PerfOptions& options) {
   if (!ParseExtents(options.shape)) {
     return "--shape '" + options.shape + "' is no field such as 1024x1024";
   }
+  if (WidthsOf(options).empty()) {
+    return "--width '" + options.width + "' is no number such as 1, and no " +
+           "number for each dimension of " + options.shape;
+  }
   if (IsHaloOperation(options.op) && BlocksOf(options).empty()) {
     return "--cut '" + options.cut + "' does not divide " + options.shape +
            " among " + std::to_string(options.ranks) + " ranks";
@@ -179,8 +183,8 @@ bool Parse(int argc, char** argv, PerfOptions* options, int* exit_code) {
   AddNamed(line, "-o,--op", ReduceOps(), &o.redop, "of reductions");
   line.Add("-r,--root", &o.root, "of broadcasts").NotNegative().ShowDefault();
   line.Add("--shape", &o.shape, "halo: the whole field").ShowDefault();
-  line.Add("--width", &o.width, "halo: cells on each side of a block")
-      .NotNegative()
+  line.Add("--width", &o.width,
+           "halo: cells on each side of a block, in all dimensions or as 0x1")
       .ShowDefault();
   line.Add("--cut", &o.cut,
            "halo: blocks in each dimension, as 2x2; else as equal as possible");

@@ -30,10 +30,11 @@ struct PerfOptions {
   DType dtype = DType::kF32;
   ReduceOp redop = ReduceOp::kSum;
   std::string transport = "shm";
-  // halo: the whole field, the cells of each side of a block, the blocks in
-  // each dimension (empty: as equal as possible), and the edge.
+  // halo: the whole field, the cells of each side of a block (in all dimensions
+  // or in each one, as 0x1), the blocks in each dimension (empty: as equal as
+  // possible), and the edge.
   std::string shape = "1024x1024";
-  int64_t width = 1;
+  std::string width = "1";
   std::string cut;
   HaloEdge edge = HaloEdge::kPeriodic;
   int hosts = 0;  // simulated hosts of the ranks; 0: this host
