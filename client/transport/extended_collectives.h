@@ -24,6 +24,10 @@
 //
 // Each rank checks parts of the slice that it reduces (ReduceSliceOf,
 // collective_op.h), so each element is checked once.
+//
+// Boxes of tensors may be sent without a buffer for the message, which
+// box_message.h describes: in shared memory the receiver copies them from the
+// sender's tensors to its own.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_EXTENDED_COLLECTIVES_H_
@@ -44,9 +48,11 @@ class ExtendedCommunicator : public Communicator {
   virtual bool SumsInPairs() const = 0;
   // True if ranks reduce in shared memory. Identical on all ranks.
   virtual bool CanCheck() const = 0;
+  // True if SendBoxes and RecvBoxes may be called. Identical on all ranks.
+  virtual bool MovesBoxes() const = 0;
 
   // Implemented by transports, called by the functions below, which check
-  // SumsInPairs and CanCheck first.
+  // SumsInPairs, CanCheck and MovesBoxes first.
   virtual absl::Status AllReduceMean(void* data, size_t count, DType dtype,
                                      int divisor, Stream& stream) = 0;
   virtual absl::Status AllReducePairs(const void* in, void* out, size_t count,
@@ -60,6 +66,10 @@ class ExtendedCommunicator : public Communicator {
                                              DType dtype, double factor,
                                              std::vector<CheckedPart> checks,
                                              Stream& stream) = 0;
+  virtual absl::Status SendBoxes(void* packed, BoxOperands boxes, int peer,
+                                 Stream& stream) = 0;
+  virtual absl::Status RecvBoxes(void* packed, BoxOperands boxes, int peer,
+                                 Stream& stream) = 0;
 
  protected:
   ExtendedCommunicator() = default;
@@ -75,6 +85,11 @@ inline bool CanCheck(const Communicator& communicator) {
   const auto* extended =
       dynamic_cast<const ExtendedCommunicator*>(&communicator);
   return extended != nullptr && extended->CanCheck();
+}
+inline bool MovesBoxes(const Communicator& communicator) {
+  const auto* extended =
+      dynamic_cast<const ExtendedCommunicator*>(&communicator);
+  return extended != nullptr && extended->MovesBoxes();
 }
 
 // AllReduce in place of floats with ReduceOp::kMean, which divides the sum by
@@ -138,6 +153,31 @@ inline absl::Status CheckedAllReducePairs(Communicator& communicator,
   }
   return extended->CheckedAllReducePairs(data, count, dtype, factor,
                                          std::move(checks), stream);
+}
+
+// Send of the message's bytes, of which those in boxes.message->copies are not
+// in `packed` yet: the receiver reads them where they are, or the transport
+// packs them there. The peer calls RecvBoxes with equal boxes. Errors: as
+// Communicator's; Unimplemented, with nothing enqueued, unless MovesBoxes.
+inline absl::Status SendBoxes(Communicator& communicator, void* packed,
+                              BoxOperands boxes, int peer, Stream& stream) {
+  auto* const extended = dynamic_cast<ExtendedCommunicator*>(&communicator);
+  if (extended == nullptr || !extended->MovesBoxes()) {
+    return absl::UnimplementedError("this group cannot send boxes");
+  }
+  return extended->SendBoxes(packed, std::move(boxes), peer, stream);
+}
+
+// The counterpart of SendBoxes, and of a Send of as many bytes, which are the
+// packed message. The contents of `packed` are unspecified then, unless there
+// are no copies: it is the boxes' memory.
+inline absl::Status RecvBoxes(Communicator& communicator, void* packed,
+                              BoxOperands boxes, int peer, Stream& stream) {
+  auto* const extended = dynamic_cast<ExtendedCommunicator*>(&communicator);
+  if (extended == nullptr || !extended->MovesBoxes()) {
+    return absl::UnimplementedError("this group cannot receive boxes");
+  }
+  return extended->RecvBoxes(packed, std::move(boxes), peer, stream);
 }
 
 }  // namespace lockstep::transport

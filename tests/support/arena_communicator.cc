@@ -74,6 +74,7 @@ class ArenaCommunicator final : public ForwardingCommunicator {
                  });
   }
   bool CanCheck() const override { return false; }
+  bool MovesBoxes() const override { return false; }
   absl::Status ReduceScatter(const void* in, void* out, size_t count,
                              DType dtype, ReduceOp op,
                              Stream& stream) override {

@@ -188,6 +188,34 @@ absl::Status ForwardingCommunicator::Recv(void* buffer, size_t count,
               [&] { return inner_->Recv(buffer, count, dtype, peer, stream); });
 }
 
+absl::Status ForwardingCommunicator::SendBoxes(void* packed,
+                                               transport::BoxOperands boxes,
+                                               int peer, Stream& stream) {
+  return Pass({.kind = CollectiveKind::kSend,
+               .in = packed,
+               .count = static_cast<size_t>(boxes.message->bytes),
+               .dtype = DType::kU8,
+               .peer = peer},
+              stream, [&] {
+                return transport::SendBoxes(*inner_, packed, std::move(boxes),
+                                            peer, stream);
+              });
+}
+
+absl::Status ForwardingCommunicator::RecvBoxes(void* packed,
+                                               transport::BoxOperands boxes,
+                                               int peer, Stream& stream) {
+  return Pass({.kind = CollectiveKind::kRecv,
+               .out = packed,
+               .count = static_cast<size_t>(boxes.message->bytes),
+               .dtype = DType::kU8,
+               .peer = peer},
+              stream, [&] {
+                return transport::RecvBoxes(*inner_, packed, std::move(boxes),
+                                            peer, stream);
+              });
+}
+
 absl::Status ForwardingCommunicator::Barrier(Stream& stream) {
   return Pass({.kind = CollectiveKind::kBarrier}, stream,
               [&] { return inner_->Barrier(stream); });

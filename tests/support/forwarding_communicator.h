@@ -60,6 +60,7 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
 
   bool SumsInPairs() const override { return transport::SumsInPairs(*inner_); }
   bool CanCheck() const override { return transport::CanCheck(*inner_); }
+  bool MovesBoxes() const override { return transport::MovesBoxes(*inner_); }
   absl::Status AllReduceMean(void* data, size_t count, DType dtype, int divisor,
                              Stream& stream) override;
   absl::Status AllReducePairs(const void* in, void* out, size_t count,
@@ -73,13 +74,17 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
                                      double factor,
                                      std::vector<transport::CheckedPart> checks,
                                      Stream& stream) override;
+  absl::Status SendBoxes(void* packed, transport::BoxOperands boxes, int peer,
+                         Stream& stream) override;
+  absl::Status RecvBoxes(void* packed, transport::BoxOperands boxes, int peer,
+                         Stream& stream) override;
 
  protected:
   explicit ForwardingCommunicator(std::shared_ptr<Communicator> inner)
       : inner_(std::move(inner)) {}
 
   // Called with each operation before it is forwarded; an error is returned in
-  // its place. A checked all-reduce has no checks here.
+  // its place. A checked all-reduce has no checks here, a message no boxes.
   virtual absl::Status Before(const transport::CollectiveOp&, Stream&) {
     return absl::OkStatus();
   }

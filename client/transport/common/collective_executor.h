@@ -31,6 +31,9 @@ class CollectiveExecutor {
   // Whether it supports CollectiveOp::checks.
   virtual bool checks() const { return false; }
 
+  // Whether it supports CollectiveOp::boxes. Identical on all ranks.
+  virtual bool moves_boxes() const { return false; }
+
   // Whether it supports CollectiveOp::in_pairs.
   virtual bool sums_in_pairs() const = 0;
 

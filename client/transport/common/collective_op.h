@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/transport/common/box_message.h"
 #include "client/transport/common/slices.h"
 #include "kernels/finite_check.h"
 #include "lockstep/dtype.h"
@@ -61,6 +62,9 @@ struct CollectiveOp {
   // parts are in this rank's ReduceSliceOf, in ascending order. Not on the
   // wire: ranks may pass different ones.
   std::vector<CheckedPart> checks;
+  // Send and Recv only, if CollectiveExecutor::moves_boxes. `out`, and `in` of
+  // a send, is the packed message or a buffer for it. Not on the wire.
+  BoxOperands boxes;
   // The first of the tags that the call's transfers may use; see FirstTag.
   uint64_t tag = 0;
 

@@ -152,6 +152,31 @@ absl::Status CommunicatorBase::Recv(void* buffer, size_t count, DType dtype,
                 stream);
 }
 
+absl::Status CommunicatorBase::SendBoxes(void* packed, BoxOperands boxes,
+                                         int peer, Stream& stream) {
+  const auto bytes = static_cast<size_t>(boxes.message->bytes);
+  return Submit({.kind = CollectiveKind::kSend,
+                 .in = packed,
+                 .out = packed,
+                 .count = bytes,
+                 .dtype = DType::kU8,
+                 .peer = peer,
+                 .boxes = std::move(boxes)},
+                stream);
+}
+
+absl::Status CommunicatorBase::RecvBoxes(void* packed, BoxOperands boxes,
+                                         int peer, Stream& stream) {
+  const auto bytes = static_cast<size_t>(boxes.message->bytes);
+  return Submit({.kind = CollectiveKind::kRecv,
+                 .out = packed,
+                 .count = bytes,
+                 .dtype = DType::kU8,
+                 .peer = peer,
+                 .boxes = std::move(boxes)},
+                stream);
+}
+
 absl::Status CommunicatorBase::Barrier(Stream& stream) {
   return Submit({.kind = CollectiveKind::kBarrier}, stream);
 }

@@ -51,6 +51,7 @@ class CommunicatorBase : public ExtendedCommunicator {
                              Stream& stream) final;
   bool SumsInPairs() const override { return false; }
   bool CanCheck() const override { return false; }
+  bool MovesBoxes() const override { return false; }
   absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,
                                 ReduceOp op, std::vector<CheckedPart> checks,
                                 Stream& stream) final;
@@ -58,6 +59,10 @@ class CommunicatorBase : public ExtendedCommunicator {
                                      double factor,
                                      std::vector<CheckedPart> checks,
                                      Stream& stream) final;
+  absl::Status SendBoxes(void* packed, BoxOperands boxes, int peer,
+                         Stream& stream) final;
+  absl::Status RecvBoxes(void* packed, BoxOperands boxes, int peer,
+                         Stream& stream) final;
 
  protected:
   CommunicatorBase(int rank, int size) : rank_(rank), size_(size) {}

@@ -21,6 +21,7 @@ class CpuCommunicator final : public CommunicatorBase {
       : CommunicatorBase(executor->rank(), executor->size()),
         transport_(executor->transport()),
         checks_(executor->checks()),
+        moves_boxes_(executor->moves_boxes()),
         sums_in_pairs_(executor->sums_in_pairs() &&
                        std::has_single_bit(static_cast<unsigned>(size()))),
         sent_(size()),
@@ -33,6 +34,7 @@ class CpuCommunicator final : public CommunicatorBase {
 
   std::string_view transport() const override { return transport_; }
   bool CanCheck() const override { return checks_; }
+  bool MovesBoxes() const override { return moves_boxes_; }
   bool SumsInPairs() const override { return sums_in_pairs_; }
 
   void Abort(std::string_view cause) override {
@@ -71,6 +73,7 @@ class CpuCommunicator final : public CommunicatorBase {
 
   const std::string_view transport_;
   const bool checks_;
+  const bool moves_boxes_;
   const bool sums_in_pairs_;
   uint64_t collectives_ = 0;
   std::vector<uint64_t> sent_;      // to each rank

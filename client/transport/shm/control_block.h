@@ -5,7 +5,8 @@
 //   header            rank, group; wakes, gone, finished; exported segments
 //   collective slots  one per collective in flight: [arrived | call][payload]
 //                     [staged][read][folded][taken]
-//   send slots        per destination, one per message in flight: the same
+//   send slots        per destination, one per message in flight: the same;
+//                     the payload, or a table of boxes (box_table.h)
 //   recv slots        per source, one per message: [wanted][taken][done]
 //   stage             chunks of private buffers in collectives: lanes x depth
 //   blocks            chunks of private buffers in messages
@@ -63,6 +64,7 @@ enum class CopyMode : uint32_t {
   kInline = 1,  // from the slot
   kDirect,      // from the owner's segment
   kStaged,      // from the stage, chunk by chunk
+  kBoxes,       // a message: boxes in the owner's segments (box_table.h)
 };
 
 // What a rank publishes when it arrives at an operation.
@@ -134,7 +136,7 @@ struct alignas(64) ControlBlockHeader {
 
 inline constexpr uint64_t kControlBlockMagic =
     0x3142436c7274434c;  // "LCtrlCB1"
-inline constexpr uint32_t kControlBlockVersion = 1;
+inline constexpr uint32_t kControlBlockVersion = 2;
 
 // The parts of a mapped control block.
 class ControlBlock {

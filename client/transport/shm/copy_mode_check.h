@@ -1,7 +1,8 @@
 // Checks that a peer's copy mode fits the number of bytes.
 //
 //   bytes       0 ............ small_bytes ............
-//   copy mode   kInline                    kDirect, or kStaged
+//   copy mode   kInline                    kDirect, kStaged, or kBoxes where
+//                                          this rank receives boxes
 //
 // All ranks have agreed on the number of bytes by then. Any other copy mode
 // means that the control block was overwritten, and would make this rank read
@@ -22,9 +23,10 @@
 namespace lockstep::transport {
 
 inline absl::Status CheckCopyMode(CopyMode copy_mode, size_t bytes,
-                                  size_t small_bytes, int peer) {
-  const bool known =
-      copy_mode >= CopyMode::kInline && copy_mode <= CopyMode::kStaged;
+                                  size_t small_bytes, int peer,
+                                  bool takes_boxes = false) {
+  const CopyMode last = takes_boxes ? CopyMode::kBoxes : CopyMode::kStaged;
+  const bool known = copy_mode >= CopyMode::kInline && copy_mode <= last;
   if (known && (copy_mode == CopyMode::kInline) == (bytes <= small_bytes)) {
     return absl::OkStatus();
   }

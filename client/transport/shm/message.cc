@@ -3,8 +3,12 @@
 //
 //   sender     send slot: [number, call, address] ──▶ ┌─ inline: from the slot
 //   receiver   ◀── recv slot: [wanted]                ├─ direct: read in place
-//   sender     puts block c, once it is wanted ──▶    └─ staged: copied out
-//   receiver   ◀── [taken] ... [done]
+//   sender     puts block c, once it is wanted ──▶    ├─ staged: copied out
+//   receiver   ◀── [taken] ... [done]                 └─ boxes: read in place
+//
+// A message of boxes is packed by the sender unless the receiver can read them
+// in the sender's arena, in runs that are not too short. The receiver copies
+// boxes, or unpacks the message, to its own memories.
 //
 // All messages of a sender share one pool of blocks. A block is taken only for
 // a receiver that has begun and therefore empties it. The blocks of a failed
@@ -12,14 +16,22 @@
 // over.
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "client/transport/common/announcement.h"
+#include "client/transport/shm/box_copy.h"
+#include "client/transport/shm/box_table.h"
 #include "client/transport/shm/collective.h"
 #include "client/transport/shm/copy_mode_check.h"
 #include "kernels/copy.h"
 
 namespace lockstep::transport {
 namespace {
+
+// Shorter runs are packed: for each of them the receiver would fetch a line of
+// the cache from the sender's core (`./run bench halo-boxes`).
+constexpr int64_t kRunBytesInPlace = 64;
 
 class ShmMessage : public CollectiveTask {
  protected:
@@ -47,6 +59,14 @@ class ShmMessage : public CollectiveTask {
     if (!free) waits_ |= MaskOf(call_.peer);
     return free;
   }
+  // Whether boxes are to be packed, or unpacked.
+  bool has_copies() const {
+    return call_.boxes.message != nullptr &&
+           !call_.boxes.message->copies.empty();
+  }
+  std::span<void* const> memory() const {
+    return {call_.boxes.memory, call_.boxes.message->memories};
+  }
   size_t ChunkBytes(uint64_t c) const {
     return std::min(block_bytes_, call_.bytes() - c * block_bytes_);
   }
@@ -70,12 +90,13 @@ class OutgoingMessage final : public ShmMessage {
     waits_ = 0;
     if (!posted_) {
       if (!IsFree(recv_slot_.done)) return AdvanceResult::kNothing;
+      if (!OfferBoxes() && !Pack()) return AdvanceResult::kMoved;
       Post();
       return send_slot_.published.copy_mode == CopyMode::kInline
                  ? AdvanceResult::kDone
                  : AdvanceResult::kMoved;
     }
-    if (send_slot_.published.copy_mode == CopyMode::kDirect) {
+    if (send_slot_.published.copy_mode != CopyMode::kStaged) {
       return Has(recv_slot_.done, 0) ? AdvanceResult::kDone
                                      : AdvanceResult::kNothing;
     }
@@ -90,10 +111,32 @@ class OutgoingMessage final : public ShmMessage {
   }
 
  private:
+  // Whether the receiver can read the boxes in this rank's segments.
+  bool OfferBoxes() {
+    offers_boxes_ = has_copies() && !packing_ &&
+                    call_.bytes() > kSmallMessageBytes &&
+                    call_.boxes.message->run_bytes >= kRunBytesInPlace &&
+                    WriteBoxTable(call_.boxes, call_.peer,
+                                  shm_group_.exporter(), send_slot_.small);
+    return offers_boxes_;
+  }
+
+  // Packs the next part of the message; true when all of it is packed.
+  bool Pack() {
+    if (!has_copies()) return true;
+    if (!packing_) {
+      packing_.emplace(call_.boxes.message->copies, memory(),
+                       std::span<void* const>(&packed_, 1));
+    }
+    return packing_->Step(kStepBytes);
+  }
+
   void Post() {
     send_slot_.published = {.call = Announce(call_, call_.bytes()),
                             .releases = shm_group_.exporter().releases()};
-    if (call_.bytes() <= kSmallMessageBytes) {
+    if (offers_boxes_) {
+      send_slot_.published.copy_mode = CopyMode::kBoxes;
+    } else if (call_.bytes() <= kSmallMessageBytes) {
       if (call_.bytes() > 0) {
         kernels::Copy(send_slot_.small, call_.in, call_.bytes());
       }
@@ -130,6 +173,9 @@ class OutgoingMessage final : public ShmMessage {
   SendSlot& send_slot_;
   const RecvSlot& recv_slot_;
   bool posted_ = false;
+  bool offers_boxes_ = false;
+  void* const packed_ = call_.out;
+  std::optional<BoxCopy> packing_;
   uint64_t put_ = 0;    // blocks
   uint64_t given_ = 0;  // back to the pool
 };
@@ -153,31 +199,56 @@ class IncomingMessage final : public ShmMessage {
       if (absl::Status met = ConnectAll(); !met.ok()) return met;
       met_ = true;
     }
-    if (copied_ < call_.bytes()) {
+    if (!copy_ && copied_ < call_.bytes()) {
       const bool moved = source_ != nullptr ? CopyPiece() : TakeBlock();
       if (!moved) return AdvanceResult::kNothing;
       if (copied_ < call_.bytes()) return AdvanceResult::kMoved;
+      if (has_copies()) Unpack(call_.out);
     }
+    if (copy_ && !copy_->Step(kStepBytes)) return AdvanceResult::kMoved;
     Publish(recv_slot_.done, 0);
     return AdvanceResult::kDone;
   }
 
  private:
   absl::Status ConnectAll() {
+    const CopyMode copy_mode = send_slot_.published.copy_mode;
     absl::Status agreed = CheckAnnouncement(
         &send_slot_.published.call, Announce(call_, call_.bytes()), call_.peer);
-    agreed.Update(CheckCopyMode(send_slot_.published.copy_mode, call_.bytes(),
-                                kSmallMessageBytes, call_.peer));
+    agreed.Update(CheckCopyMode(copy_mode, call_.bytes(), kSmallMessageBytes,
+                                call_.peer, call_.boxes.message != nullptr));
     if (!agreed.ok()) return agreed;
     SegmentImporter& importer = shm_group_.importer(call_.peer);
     importer.UnmapReleased(send_slot_.published.releases);
-    if (send_slot_.published.copy_mode == CopyMode::kInline)
-      source_ = send_slot_.small;
-    if (send_slot_.published.copy_mode != CopyMode::kDirect)
-      return absl::OkStatus();
-    auto source = importer.Resolve(send_slot_.published.in, call_.bytes());
-    if (source.ok()) source_ = *source;
-    return source.status();
+    switch (copy_mode) {
+      case CopyMode::kInline: source_ = send_slot_.small; break;
+      case CopyMode::kDirect: {
+        auto source = importer.Resolve(send_slot_.published.in, call_.bytes());
+        if (!source.ok()) return source.status();
+        source_ = *source;
+        break;
+      }
+      case CopyMode::kStaged: return absl::OkStatus();
+      case CopyMode::kBoxes: return ReadBoxes(importer);
+    }
+    if (has_copies()) Unpack(source_);
+    return absl::OkStatus();
+  }
+
+  // The boxes are copied from the peer's segments.
+  absl::Status ReadBoxes(SegmentImporter& importer) {
+    auto read = ReadBoxTable(send_slot_.small, *call_.boxes.message, call_.peer,
+                             importer);
+    if (!read.ok()) return read.status();
+    theirs_ = *std::move(read);
+    copy_.emplace(theirs_.copies, theirs_.memory, memory());
+    return absl::OkStatus();
+  }
+
+  // The boxes are copied from the packed message.
+  void Unpack(const void* packed) {
+    theirs_.memory = {packed};
+    copy_.emplace(call_.boxes.message->copies, theirs_.memory, memory());
   }
 
   bool CopyPiece() {
@@ -203,6 +274,8 @@ class IncomingMessage final : public ShmMessage {
   bool met_ = false;
   const std::byte* source_ = nullptr;  // null: the message is staged in blocks
   size_t copied_ = 0;
+  BoxesOfPeer theirs_;
+  std::optional<BoxCopy> copy_;  // of boxes, to where they are needed
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 //
 // All ranks reduce and read buffers in the arena (MakeArena, Session::Allocate)
 // in place; private buffers are copied through staging memory, chunk by chunk.
+// A message of boxes (extended_collectives.h) is one copy, from the sender's
+// tensor in the arena to the receiver's, if its runs have 64 bytes or more.
 // The transport has no thread: operations run and wait on the threads of their
 // streams.
 //
@@ -11,6 +13,7 @@
 //   wait_policy.h       how long a rank spins, yields and sleeps
 //   segment_sharing.h   arena segments between processes
 //   collective.h, message.cc   the operations
+//   box_table.h         messages of boxes in arena segments
 //
 // Limits: kRanksMax (64) ranks in a group. All run as the same user.
 // Death:  a rank that waits for a peer notices within a nap (5 ms) that the

@@ -56,7 +56,7 @@ class ShmExecutor final : public CollectiveExecutor {
   int size() const override { return shm_group_->size(); }
   std::string_view transport() const override { return "shm"; }
   bool checks() const override { return true; }
-
+  bool moves_boxes() const override { return true; }
   bool sums_in_pairs() const override { return true; }
 
   absl::Status Execute(std::span<const CollectiveOp> calls) override {

@@ -82,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"FewAreStaged", kSmallMessageBytes, CopyMode::kStaged},
         Wrong{"FewAreDirect", kSmallMessageBytes, CopyMode::kDirect},
         Wrong{"FewAreLost", kSmallMessageBytes, CopyMode{0}},
-        Wrong{"ManyAreLost", 2 * kSmallBytes, CopyMode{4}}),
+        Wrong{"ManyAreBoxes", 2 * kSmallBytes, CopyMode::kBoxes},
+        Wrong{"ManyAreLost", 2 * kSmallBytes, CopyMode{5}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
