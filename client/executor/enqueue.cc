@@ -30,8 +30,16 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
     case TransferKind::kAllToAll:
       return communicator.AllToAll(in, out, share, t.dtype, stream);
     case TransferKind::kSend:
+      if (planned.boxes.message != nullptr) {
+        return transport::SendBoxes(communicator, out, planned.boxes, t.peer,
+                                    stream);
+      }
       return communicator.Send(in, count, t.dtype, t.peer, stream);
     case TransferKind::kRecv:
+      if (planned.boxes.message != nullptr) {
+        return transport::RecvBoxes(communicator, out, planned.boxes, t.peer,
+                                    stream);
+      }
       return communicator.Recv(out, count, t.dtype, t.peer, stream);
     case TransferKind::kBarrier: return communicator.Barrier(stream);
     case TransferKind::kAllReducePairs:

@@ -91,4 +91,17 @@ kernels::StridedBox JoinedBox(const plan::HaloBox& box, DType dtype,
   return kernels::Simplified(made);
 }
 
+transport::MessageBox MessageBoxAt(const plan::HaloBox& box, DType dtype,
+                                   const BoxEnd& end, bool once) {
+  transport::MessageBox made{
+      .dtype = dtype, .memory = end.memory, .offset = end.offset};
+  for (size_t d = 0; d < box.dims.size(); ++d) {
+    const plan::HaloSegment& s = box.dims[d];
+    if (s.count == 1 || (once && s.step == 0)) continue;
+    made.counts[made.dims] = s.count;
+    made.strides[made.dims++] = end.strides[d];
+  }
+  return made;
+}
+
 }  // namespace lockstep::halo

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "client/transport/common/box_message.h"
 #include "kernels/strided_box.h"
 #include "plan/halo/halo.h"
 
@@ -61,6 +62,10 @@ BoxEnd PackedEnd(const plan::HaloBox& box, int memory, int64_t offset);
 // have it once, it is left out.
 kernels::StridedBox JoinedBox(const plan::HaloBox& box, DType dtype,
                               const BoxEnd& in, const BoxEnd& out, bool sums);
+
+// One end of a box of a message. `once`: dimensions of step 0 are left out.
+transport::MessageBox MessageBoxAt(const plan::HaloBox& box, DType dtype,
+                                   const BoxEnd& end, bool once);
 
 }  // namespace lockstep::halo
 

@@ -13,6 +13,7 @@ using kernels::BoxFill;
 using kernels::StridedBox;
 using plan::HaloBox;
 using plan::HaloSegment;
+using transport::MessageBox;
 
 // Messages begin at a multiple of it in the buffer.
 constexpr int64_t kMessageAlignment = 64;
@@ -24,8 +25,11 @@ int64_t AlignedUp(int64_t bytes, int64_t alignment) {
 class ListMaker {
  public:
   ListMaker(const plan::Halo& halo, const std::vector<int>& coordinates,
-            bool in_place)
-      : halo_(halo), in_place_(in_place), ends_(halo, coordinates, in_place) {}
+            bool in_place, bool moves_boxes)
+      : halo_(halo),
+        in_place_(in_place),
+        moves_boxes_(moves_boxes),
+        ends_(halo, coordinates, in_place) {}
 
   PassLists Forward(const plan::HaloRoutes& routes) {
     for (const plan::HaloFill& fill : routes.fills) AddFill(fill);
@@ -92,9 +96,15 @@ class ListMaker {
   BoxEnd InBuffer(const HaloBox& box, int64_t offset) const {
     return PackedEnd(box, ends_.buffer(), offset);
   }
+  static BoxEnd InMessage(const HaloBox& box, int64_t offset) {
+    return PackedEnd(box, /*memory=*/0, offset);
+  }
   StridedBox Made(const HaloBox& box, const BoxEnd& in, const BoxEnd& out,
                   bool sums) const {
     return JoinedBox(box, halo_.fields[box.field].dtype, in, out, sums);
+  }
+  MessageBox OneEnd(const HaloBox& box, const BoxEnd& end, bool once) const {
+    return MessageBoxAt(box, halo_.fields[box.field].dtype, end, once);
   }
 
   void AddFill(const plan::HaloFill& fill) {
@@ -132,14 +142,24 @@ class ListMaker {
     const StridedBox one = Made(first, from(first), InBuffer(first, 0), sums);
     const bool same_dims = one.dims == 0 || one.out_strides[0] == 1;
     if (IsRun(message, one, one.in_strides[0]) && same_dims) {
-      lists_.operands.push_back({one.in_memory, one.in_offset, message.bytes});
+      AddOperand({one.in_memory, one.in_offset, message.bytes});
       return;
     }
     const MemoryRange range = TakeBuffer(message.bytes);
-    lists_.operands.push_back(range);
-    ForEachBox(message, range.offset, [&](const HaloBox& box, int64_t at) {
-      list.push_back(Made(box, from(box), InBuffer(box, at), sums));
+    std::vector<MessageBox> boxes;
+    std::vector<StridedBox> copies;
+    ForEachBox(message, [&](const HaloBox& box, int64_t at) {
+      const BoxEnd in = from(box), buffer = InBuffer(box, range.offset + at);
+      if (moves_boxes_ && !(sums && IsSummed(box))) {
+        boxes.push_back(OneEnd(box, in, sums));
+        copies.push_back(Made(box, in, InMessage(box, at), /*sums=*/false));
+      } else {
+        boxes.push_back(OneEnd(box, buffer, sums));
+        list.push_back(Made(box, in, buffer, sums));
+      }
     });
+    if (copies.empty()) boxes.clear();
+    AddOperand(range, std::move(boxes), std::move(copies));
   }
 
   void Unpack(const plan::HaloMessage& message) {
@@ -148,34 +168,62 @@ class ListMaker {
         Made(first, InBuffer(first, 0), ends_.InPadded(first), /*sums=*/false);
     const bool same_dims = one.dims == 0 || one.in_strides[0] == 1;
     if (IsRun(message, one, one.out_strides[0]) && same_dims) {
-      lists_.operands.push_back(
-          {one.out_memory, one.out_offset, message.bytes});
+      AddOperand({one.out_memory, one.out_offset, message.bytes},
+                 {OneEnd(first, ends_.InPadded(first), /*once=*/false)}, {});
       return;
     }
     const MemoryRange range = TakeBuffer(message.bytes);
-    lists_.operands.push_back(range);
-    ForEachBox(message, range.offset, [&](const HaloBox& box, int64_t at) {
-      lists_.copies_then.push_back(
-          Made(box, InBuffer(box, at), ends_.InPadded(box), /*sums=*/false));
+    std::vector<MessageBox> boxes;
+    std::vector<StridedBox> copies;
+    ForEachBox(message, [&](const HaloBox& box, int64_t at) {
+      const BoxEnd out = ends_.InPadded(box);
+      boxes.push_back(OneEnd(box, out, /*once=*/false));
+      copies.push_back(Made(
+          box,
+          moves_boxes_ ? InMessage(box, at) : InBuffer(box, range.offset + at),
+          out, /*sums=*/false));
     });
+    if (!moves_boxes_) {
+      lists_.copies_then.insert(lists_.copies_then.end(), copies.begin(),
+                                copies.end());
+    }
+    AddOperand(range, std::move(boxes), std::move(copies));
   }
 
   void Accumulate(const plan::HaloMessage& message) {
     const MemoryRange range = TakeBuffer(message.bytes);
-    lists_.operands.push_back(range);
-    ForEachBox(message, range.offset, [&](const HaloBox& box, int64_t at) {
+    std::vector<MessageBox> boxes;
+    ForEachBox(message, [&](const HaloBox& box, int64_t at) {
       HaloBox once = box;  // the sender has summed dimensions of step 0
       for (HaloSegment& s : once.dims) {
         if (s.step == 0) s.count = 1;
       }
-      AddApart(
-          Made(once, InBuffer(once, at), ends_.InBlock(once), /*sums=*/true),
-          once, &lists_.adds_then, &added_);
+      const BoxEnd in = InBuffer(once, range.offset + at);
+      boxes.push_back(OneEnd(once, in, /*once=*/true));
+      AddApart(Made(once, in, ends_.InBlock(once), /*sums=*/true), once,
+               &lists_.adds_then, &added_);
     });
+    AddOperand(range, std::move(boxes), {});
   }
 
+  void AddOperand(const MemoryRange& operand,
+                  std::vector<MessageBox> boxes = {},
+                  std::vector<StridedBox> copies = {}) {
+    lists_.operands.push_back(operand);
+    if (!moves_boxes_) return;
+    lists_.messages.push_back(transport::MakeBoxMessage(
+        std::move(boxes), std::move(copies), operand.bytes));
+  }
+
+  static bool IsSummed(const HaloBox& box) {
+    return std::any_of(box.dims.begin(), box.dims.end(),
+                       [](const HaloSegment& s) { return s.step == 0; });
+  }
+
+  // Calls body(box, its offset in the message).
   template <typename Body>
-  void ForEachBox(const plan::HaloMessage& message, int64_t offset, Body body) {
+  void ForEachBox(const plan::HaloMessage& message, Body body) {
+    int64_t offset = 0;
     for (const HaloBox& box : message.boxes) {
       body(box, offset);
       offset += AlignedUp(plan::PackedBytes(box, halo_.fields[box.field].dtype),
@@ -227,6 +275,7 @@ class ListMaker {
 
   const plan::Halo& halo_;
   const bool in_place_;
+  const bool moves_boxes_;
   const BoxEnds ends_;
   PassLists lists_;
   std::vector<std::vector<Target>> added_;  // of the lists being made
@@ -236,15 +285,17 @@ class ListMaker {
 
 PassLists MakeLists(const plan::Halo& halo, const plan::HaloRoutes& routes,
                     const std::vector<int>& coordinates, plan::HaloPass pass,
-                    bool in_place) {
-  ListMaker maker(halo, coordinates, in_place);
+                    bool in_place, bool moves_boxes) {
+  ListMaker maker(halo, coordinates, in_place, moves_boxes);
   return pass == plan::HaloPass::kForward ? maker.Forward(routes)
                                           : maker.Adjoint(routes);
 }
 
 std::vector<StridedBox> MakeTrimList(const plan::Halo& halo,
                                      const std::vector<int>& coordinates) {
-  return ListMaker(halo, coordinates, /*in_place=*/false).Trim(coordinates);
+  return ListMaker(halo, coordinates, /*in_place=*/false,
+                   /*moves_boxes=*/false)
+      .Trim(coordinates);
 }
 
 }  // namespace lockstep::halo

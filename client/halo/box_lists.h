@@ -9,7 +9,8 @@
 //             then     incoming ──add──▶ block       message by message
 //
 // A message of one box that is contiguous in the tensor is not packed: it is
-// sent from there, or received there.
+// sent from there, or received there. Where the communicator moves boxes, no
+// message is packed or unpacked here, and only sums are put into the buffer.
 //
 // In place, the block is the interior of the padded tensor.
 //
@@ -23,6 +24,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "client/transport/common/box_message.h"
 #include "kernels/strided_box.h"
 #include "plan/halo/halo.h"
 #include "plan/halo/lanes.h"
@@ -44,15 +46,20 @@ struct PassLists {
   std::vector<std::vector<kernels::StridedBox>> adds_before;
   std::vector<kernels::StridedBox> copies_then;
   std::vector<std::vector<kernels::StridedBox>> adds_then;
-  // One for each transfer of the pass, in the order of HaloTransfers.
+  // One for each transfer of the pass, in the order of HaloTransfers: the
+  // message, or a buffer for it.
   std::vector<MemoryRange> operands;
+  // The same, if the communicator moves boxes. A message without boxes is sent
+  // as it is.
+  std::vector<transport::BoxMessage> messages;
   int64_t buffer_bytes = 0;
 };
 
-// `coordinates`: of the rank in halo.mesh.
+// `coordinates`: of the rank in halo.mesh. `moves_boxes`: the communicator does
+// (extended_collectives.h).
 PassLists MakeLists(const plan::Halo& halo, const plan::HaloRoutes& routes,
                     const std::vector<int>& coordinates, plan::HaloPass pass,
-                    bool in_place);
+                    bool in_place, bool moves_boxes);
 
 // Copies of the blocks out of the padded tensors.
 std::vector<kernels::StridedBox> MakeTrimList(

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "client/collectives/pending_collective.h"
 #include "client/executor/enqueue.h"
+#include "client/transport/extended_collectives.h"
 #include "plan/compile.h"
 #include "protocol/halo.h"
 
@@ -117,6 +118,12 @@ absl::Status HaloExchange::Impl::Connect(
   const std::vector<int> coordinates =
       halo.mesh.CoordinatesOf(static_cast<int>(place - halo.ranks.begin()));
   auto prepared = std::make_shared<Prepared>();
+  bool boxes = false;
+  if (AxisGroup::Impl* const members = group->members(); members != nullptr) {
+    const auto communicator = members->CommunicatorFor(*names_[0]);
+    if (!communicator.ok()) return communicator.status();
+    boxes = transport::MovesBoxes(**communicator);
+  }
   int64_t buffer_bytes = 0;
   for (const HaloPass pass : {HaloPass::kForward, HaloPass::kAdjoint}) {
     const size_t p = IndexOf(pass);
@@ -126,7 +133,7 @@ absl::Status HaloExchange::Impl::Connect(
     }
     for (const bool in_place : {false, true}) {
       prepared->lists[p][in_place] =
-          halo::MakeLists(halo, routes, coordinates, pass, in_place);
+          halo::MakeLists(halo, routes, coordinates, pass, in_place, boxes);
       buffer_bytes =
           std::max(buffer_bytes, prepared->lists[p][in_place].buffer_bytes);
     }
@@ -297,6 +304,10 @@ absl::StatusOr<std::shared_ptr<Communicator>> HaloExchange::Impl::EnqueueCall(
       void* const data =
           static_cast<std::byte*>(call.memory[range.memory]) + range.offset;
       planned.push_back({transfers[i], {data, data}});
+      if (call.lists->messages.empty()) continue;
+      const transport::BoxMessage& message = call.lists->messages[i];
+      if (message.boxes.empty()) continue;
+      planned.back().boxes = {&message, call.memory.data(), kept};
     }
     status = executor::EnqueueTogether(planned, *communicator, stream);
     if (status.ok()) to.group->Count(prepared.bytes[call.pass]);

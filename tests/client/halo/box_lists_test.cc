@@ -106,7 +106,10 @@ TEST(BoxListsTest, BoxesOfOneLaunchDoNotTouch) {
         for (const auto pass :
              {plan::HaloPass::kForward, plan::HaloPass::kAdjoint}) {
           for (const bool in_place : {false, true}) {
-            CheckLists(MakeLists(halo, routes, coordinates, pass, in_place));
+            for (const bool moves_boxes : {false, true}) {
+              CheckLists(MakeLists(halo, routes, coordinates, pass, in_place,
+                                   moves_boxes));
+            }
           }
         }
       }

@@ -30,9 +30,10 @@ class RandomHaloTest : public testing::Test {
 
   // Both passes of all exchanges of a random job, in random order and forms,
   // all started before the first is waited for.
-  void CheckJob(uint64_t seed, conformance::Groups& groups) {
+  void CheckJob(uint64_t seed, conformance::Groups& groups,
+                const halo_model::DrawLimits& limits) {
     RandomHalos random(seed);
-    const HaloJob job = random.DrawJob();
+    const HaloJob job = random.DrawJob(limits);
     SCOPED_TRACE(absl::StrCat("seed ", seed, ": ", job.Describe()));
     std::vector<ExchangeValues> values;
     std::vector<PassCall> calls;
@@ -64,10 +65,11 @@ class RandomHaloTest : public testing::Test {
     }
   }
 
-  void CheckJobs(uint64_t first, int count, conformance::Groups& groups) {
+  void CheckJobs(uint64_t first, int count, conformance::Groups& groups,
+                 const halo_model::DrawLimits& limits = {}) {
     const uint64_t end = first + (kUnderSanitizer ? count / 8 : count);
     for (uint64_t seed = first; seed < end && !HasFailure(); ++seed) {
-      CheckJob(seed, groups);
+      CheckJob(seed, groups, limits);
     }
   }
 
@@ -132,6 +134,11 @@ TEST_F(RandomHaloTest, EachRankGetsItsPartOfThePaddedField) {
 
 TEST_F(RandomHaloTest, SoItDoesThroughSharedMemory) {
   CheckJobs(100000, 300, shm_);
+}
+
+// Most messages are larger than a slot of shared memory.
+TEST_F(RandomHaloTest, SoDoLongerRows) {
+  CheckJobs(200000, 120, shm_, {.longer_rows = 40});
 }
 
 class RandomAdjointTest : public RandomHaloTest,

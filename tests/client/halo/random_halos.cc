@@ -116,6 +116,9 @@ std::vector<HaloTensor> RandomHalos::DrawTensor(const Mesh& mesh,
     std::vector<int64_t> sizes(cut ? mesh.axes[axis].size : 1);
     const int size_max = Draw(4) == 0 ? 1 : extent_max;
     for (int64_t& size : sizes) size = 1 + Draw(size_max);
+    if (d == dims - 1) {
+      for (int64_t& size : sizes) size *= limits.longer_rows;
+    }
     for (size_t r = 0; r < tensors.size(); ++r) {
       const int block = cut ? mesh.CoordinatesOf(static_cast<int>(r))[axis] : 0;
       tensors[r].shape.push_back(sizes[block]);

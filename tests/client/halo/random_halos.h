@@ -43,6 +43,9 @@ struct DrawLimits {
   std::optional<DType> dtype;
   std::optional<HaloEdge> edge;
   int exchanges_max = 2;
+  // The last dimension of a tensor has as many times more cells, so messages
+  // are larger and their runs longer.
+  int longer_rows = 1;
 };
 
 class RandomHalos {
