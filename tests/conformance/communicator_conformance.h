@@ -35,6 +35,8 @@ struct Promises {
   bool rank_order = true;
   // Groups whose size is a power of two can sum in pairs.
   bool sums_in_pairs = true;
+  // Boxes are sent and received (extended_collectives.h).
+  bool moves_boxes = false;
   // Ranks that call different operations get an error (DataLoss).
   bool notices_disagreement = true;
   // A rank that waits for a lost peer gets an error (Unavailable, with the

@@ -52,10 +52,11 @@ class ShmWorld final : public conformance::World {
 
 // With more ranks than cores, ranks wait for each other to be scheduled. Under
 // a sanitizer that is slow, so one size that is no power of two is enough.
-std::vector<conformance::Case> CasesOver(const MakeTransport& make,
-                                         const std::set<int>& sizes) {
-  std::vector<conformance::Case> cases =
-      conformance::Cases([make] { return std::make_unique<ShmWorld>(make); });
+std::vector<conformance::Case> CasesOver(
+    const MakeTransport& make, const std::set<int>& sizes,
+    const conformance::Promises& promises = {}) {
+  std::vector<conformance::Case> cases = conformance::Cases(
+      [make] { return std::make_unique<ShmWorld>(make); }, promises);
   std::erase_if(cases, [&](const conformance::Case& one) {
     return sizes.count(one.size) == 0 || (kUnderSanitizer && one.size != 3);
   });
@@ -64,7 +65,8 @@ std::vector<conformance::Case> CasesOver(const MakeTransport& make,
 
 INSTANTIATE_TEST_SUITE_P(ShmPrivate, CommunicatorConformance,
                          testing::ValuesIn(CasesOver(MakeShmTransport,
-                                                     {1, 2, 3, 4, 8})),
+                                                     {1, 2, 3, 4, 8},
+                                                     {.moves_boxes = true})),
                          conformance::CaseName);
 
 INSTANTIATE_TEST_SUITE_P(
