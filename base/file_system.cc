@@ -32,23 +32,106 @@ absl::Status Failed(absl::string_view what, const std::string& path) {
   }
 }
 
+constexpr uint64_t kPageBytes = 4096;
+
 class PosixFile final : public WritableFile {
  public:
   PosixFile(std::string path, FileDescriptor fd)
-      : path_(std::move(path)), fd_(std::move(fd)) {}
+      : path_(std::move(path)), fd_(std::move(fd)) {
+    const off_t end = lseek(fd_.get(), 0, SEEK_END);
+    if (end > 0) end_ = end;  // else empty, or a device
+    started_ = end_ / kPageBytes * kPageBytes;
+  }
 
   absl::Status Append(absl::string_view bytes) override {
+    if (!status_.ok()) return status_;
     while (!bytes.empty()) {
       const ssize_t written = write(fd_.get(), bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return Failed("write", path_);
+      if (written < 0) return status_ = Failed("write", path_);
       bytes.remove_prefix(written);
+      end_ += written;
     }
     return absl::OkStatus();
   }
 
+  absl::Status StartWriteback() override {
+    if (!status_.ok()) return status_;
+    // Not the last page if it is partly filled: the next Append would wait for
+    // it to be written.
+    const uint64_t end = end_ / kPageBytes * kPageBytes;
+    if (end == started_) return absl::OkStatus();
+    const int failed = sync_file_range(fd_.get(), started_, end - started_,
+                                       SYNC_FILE_RANGE_WRITE);
+    if (failed != 0 && !IsUnsupported(errno)) {
+      return status_ = Failed("start to write back", path_);
+    }
+    started_ = end;
+    return absl::OkStatus();
+  }
+
   absl::Status Sync() override {
-    return fsync(fd_.get()) == 0 ? absl::OkStatus() : Failed("fsync", path_);
+    if (status_.ok() && fsync(fd_.get()) != 0) {
+      status_ = Failed("fsync", path_);
+    }
+    return status_;
+  }
+
+ private:
+  static bool IsUnsupported(int error) {
+    return error == ENOSYS || error == EINVAL || error == ESPIPE ||
+           error == EOPNOTSUPP;
+  }
+
+  const std::string path_;
+  const FileDescriptor fd_;
+  absl::Status status_;   // the first error
+  uint64_t end_ = 0;      // of the file, in bytes
+  uint64_t started_ = 0;  // writeback has begun up to here
+};
+
+// Reads until `bytes` are there, the file ends or an error occurs.
+absl::StatusOr<size_t> ReadUpTo(const FileDescriptor& fd,
+                                const std::string& path, uint64_t offset,
+                                size_t bytes, char* to) {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = pread(fd.get(), to + done, bytes - done, offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed("read", path);
+    if (got == 0) break;
+    done += got;
+  }
+  return done;
+}
+
+absl::StatusOr<struct stat> StatOfFile(const FileDescriptor& fd,
+                                       const std::string& path) {
+  struct stat found {};
+  if (fstat(fd.get(), &found) != 0) return Failed("stat", path);
+  if (!S_ISDIR(found.st_mode)) return found;
+  errno = EISDIR;
+  return Failed("read", path);
+}
+
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(std::string path, FileDescriptor fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  absl::Status Read(uint64_t offset, size_t bytes, void* to) override {
+    const absl::StatusOr<size_t> got =
+        ReadUpTo(fd_, path_, offset, bytes, static_cast<char*>(to));
+    if (!got.ok() || *got == bytes) return got.status();
+    return absl::OutOfRangeError(absl::StrCat("read ", path_, ": ", bytes,
+                                              " bytes from ", offset,
+                                              " on, the file has ", *got));
+  }
+
+  absl::StatusOr<uint64_t> Size() override {
+    const auto found = StatOfFile(fd_, path_);
+    if (!found.ok()) return found.status();
+    return static_cast<uint64_t>(found->st_size);
   }
 
  private:
@@ -66,20 +149,11 @@ int FlagsOf(OpenMode mode) {
   return kCommon;
 }
 
-absl::StatusOr<FileDescriptor> OpenForReading(const std::string& path,
-                                              int flags = 0) {
+absl::StatusOr<FileDescriptor> OpenToRead(const std::string& path,
+                                          int flags = 0) {
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (!fd.valid()) return Failed("open", path);
   return fd;
-}
-
-absl::StatusOr<struct stat> StatOfFile(const FileDescriptor& fd,
-                                       const std::string& path) {
-  struct stat found {};
-  if (fstat(fd.get(), &found) != 0) return Failed("stat", path);
-  if (!S_ISDIR(found.st_mode)) return found;
-  errno = EISDIR;
-  return Failed("read", path);
 }
 
 }  // namespace
@@ -99,31 +173,34 @@ absl::StatusOr<std::unique_ptr<WritableFile>> PosixFileSystem::Open(
   return std::make_unique<PosixFile>(path, std::move(fd));
 }
 
+absl::StatusOr<std::unique_ptr<ReadableFile>> PosixFileSystem::OpenForReading(
+    const std::string& path) {
+  absl::StatusOr<FileDescriptor> fd = OpenToRead(path);
+  if (!fd.ok()) return fd.status();
+  const auto found = StatOfFile(*fd, path);
+  if (!found.ok()) return found.status();
+  return std::make_unique<PosixReadableFile>(path, *std::move(fd));
+}
+
 absl::StatusOr<std::string> PosixFileSystem::Read(const std::string& path,
                                                   uint64_t offset,
                                                   size_t bytes) {
-  absl::StatusOr<FileDescriptor> fd = OpenForReading(path);
+  absl::StatusOr<FileDescriptor> fd = OpenToRead(path);
   if (!fd.ok()) return fd.status();
   const auto found = StatOfFile(*fd, path);
   if (!found.ok()) return found.status();
   const uint64_t size = found->st_size;
   std::string text(offset < size ? std::min<uint64_t>(bytes, size - offset) : 0,
                    '\0');
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t got =
-        pread(fd->get(), text.data() + done, text.size() - done, offset + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Failed("read", path);
-    if (got == 0) break;  // truncated meanwhile
-    done += got;
-  }
-  text.resize(done);
+  const absl::StatusOr<size_t> got =
+      ReadUpTo(*fd, path, offset, text.size(), text.data());
+  if (!got.ok()) return got.status();
+  text.resize(*got);  // truncated meanwhile
   return text;
 }
 
 absl::StatusOr<uint64_t> PosixFileSystem::Size(const std::string& path) {
-  absl::StatusOr<FileDescriptor> fd = OpenForReading(path);
+  absl::StatusOr<FileDescriptor> fd = OpenToRead(path);
   if (!fd.ok()) return fd.status();
   const auto found = StatOfFile(*fd, path);
   if (!found.ok()) return found.status();
@@ -152,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> PosixFileSystem::List(
 }
 
 absl::Status PosixFileSystem::SyncDirectory(const std::string& directory) {
-  absl::StatusOr<FileDescriptor> fd = OpenForReading(directory, O_DIRECTORY);
+  absl::StatusOr<FileDescriptor> fd = OpenToRead(directory, O_DIRECTORY);
   if (!fd.ok()) return fd.status();
   return fsync(fd->get()) == 0 ? absl::OkStatus() : Failed("fsync", directory);
 }

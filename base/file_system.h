@@ -9,8 +9,9 @@
 // Threads: all methods from any thread; a WritableFile has one caller.
 // Errors:  NotFound, AlreadyExists, FailedPrecondition (a directory that is not
 //          empty, or a file of the wrong kind), PermissionDenied,
-//          ResourceExhausted (no space), else Unknown or the code of
-//          absl::ErrnoToStatus. Messages name the path.
+//          ResourceExhausted (no space), OutOfRange (the file ends before),
+//          else Unknown or the code of absl::ErrnoToStatus. Messages name the
+//          path.
 
 #ifndef LOCKSTEP_BASE_FILE_SYSTEM_H_
 #define LOCKSTEP_BASE_FILE_SYSTEM_H_
@@ -28,14 +29,38 @@ namespace lockstep {
 
 // The destructor closes the file. It keeps everything appended, and does not
 // sync.
+//
+// The first error is returned by all later calls: the operating system reports
+// a failed write to the device once and then regards the lost pages as clean,
+// so a second Sync would succeed without the bytes. Space is not reserved
+// beforehand; no space is an error of Append, or of Sync where the file system
+// allocates late.
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
   // Appends all bytes, or returns an error after which the end of the file is
-  // undefined.
+  // undefined. Bytes are not copied in this process, so a few large calls are
+  // as fast as the operating system is.
   virtual absl::Status Append(absl::string_view bytes) = 0;
+  // Begins to write appended bytes to the device, and does not wait: for the
+  // writer of a large file, whose Sync then waits only for the last bytes. It
+  // makes nothing durable, and does nothing on file systems without it.
+  virtual absl::Status StartWriteback() = 0;
   // Makes all appended bytes durable.
   virtual absl::Status Sync() = 0;
+};
+
+// The destructor closes the file. A file that is renamed or removed meanwhile
+// can still be read.
+//
+// Threads: all methods from any thread.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  // Reads exactly `bytes` bytes from `offset` on into `to`. After an error the
+  // contents of `to` are undefined.
+  virtual absl::Status Read(uint64_t offset, size_t bytes, void* to) = 0;
+  virtual absl::StatusOr<uint64_t> Size() = 0;
 };
 
 enum class OpenMode : uint8_t {
@@ -59,6 +84,9 @@ class FileSystem {
 
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Open(
       const std::string& path, OpenMode mode) = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(
+      const std::string& path) = 0;
 
   // At most `bytes` from `offset`; fewer only at the end of the file.
   virtual absl::StatusOr<std::string> Read(const std::string& path,
@@ -84,6 +112,8 @@ class PosixFileSystem : public FileSystem {
   absl::StatusOr<FileKind> KindOf(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      OpenMode mode) override;
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(
+      const std::string& path) override;
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t offset,
                                    size_t bytes) override;
   absl::StatusOr<uint64_t> Size(const std::string& path) override;

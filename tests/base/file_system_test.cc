@@ -1,4 +1,4 @@
-// The contract of every file system, and crashes of the one in memory.
+// The contract of every file system, and what only a disk has.
 
 #include "base/file_system.h"
 
@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/faulty_file_system.h"
 #include "tests/support/memory_file_system.h"
 
 namespace lockstep {
@@ -73,7 +75,15 @@ class FileSystemContract : public testing::Test {
   S subject_;
 };
 
-using Subjects = testing::Types<Posix, Memory>;
+// Another one behind faults that do not happen.
+struct WithoutFaults : Subject {
+  WithoutFaults() { root = ""; }
+  FileSystem& files() override { return files_; }
+  MemoryFileSystem memory_;
+  FaultyFileSystem files_{&memory_};
+};
+
+using Subjects = testing::Types<Posix, Memory, WithoutFaults>;
 TYPED_TEST_SUITE(FileSystemContract, Subjects);
 
 TYPED_TEST(FileSystemContract, WhatIsWrittenIsRead) {
@@ -83,6 +93,49 @@ TYPED_TEST(FileSystemContract, WhatIsWrittenIsRead) {
   EXPECT_EQ(*this->files().Read(this->At("a"), 1, 3), "ell");
   EXPECT_EQ(*this->files().Read(this->At("a"), 3, 100), "lo");
   EXPECT_EQ(*this->files().Read(this->At("a"), 9, 1), "");
+}
+
+TYPED_TEST(FileSystemContract, AnOpenedFileReadsExactlyTheBytesAskedFor) {
+  ASSERT_TRUE(this->Put("a", "hello").ok());
+  auto file = this->files().OpenForReading(this->At("a"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->Size().value(), 5u);
+  char bytes[8] = "-------";
+  EXPECT_TRUE((*file)->Read(1, 3, bytes).ok());
+  EXPECT_STREQ(bytes, "ell----");
+  EXPECT_TRUE((*file)->Read(5, 0, bytes).ok());
+  for (const auto& [offset, size] : {std::pair{4, 2}, {5, 1}, {100, 1}}) {
+    EXPECT_EQ((*file)->Read(offset, size, bytes).code(),
+              absl::StatusCode::kOutOfRange)
+        << offset;
+  }
+}
+
+TYPED_TEST(FileSystemContract, AnOpenedFileIsReadAfterItsNameIsGone) {
+  ASSERT_TRUE(this->Put("a", "hello").ok());
+  auto file = this->files().OpenForReading(this->At("a"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE(this->Put("b", "other").ok());
+  ASSERT_TRUE(this->files().Rename(this->At("b"), this->At("a")).ok());
+  ASSERT_TRUE(this->files().Remove(this->At("a")).ok());
+  char bytes[6] = {};
+  EXPECT_TRUE((*file)->Read(0, 5, bytes).ok());
+  EXPECT_STREQ(bytes, "hello");
+}
+
+// More than a page, so that writeback begins on a real disk.
+TYPED_TEST(FileSystemContract, WritebackBetweenAppendsChangesNoByte) {
+  auto file = this->files().Open(this->At("a"), OpenMode::kCreate);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::string all;
+  for (const size_t size : {100, 5000, 0, 20000, 1}) {
+    const std::string part(size, static_cast<char>('a' + size % 26));
+    all += part;
+    EXPECT_TRUE((*file)->Append(part).ok());
+    EXPECT_EQ((*file)->StartWriteback(), absl::OkStatus());
+  }
+  EXPECT_TRUE((*file)->Sync().ok());
+  EXPECT_EQ(this->Get("a"), all);
 }
 
 TYPED_TEST(FileSystemContract, ModesDifferInWhatIsThereAlready) {
@@ -103,6 +156,7 @@ TYPED_TEST(FileSystemContract, AFailedCreateLeavesNoName) {
 TYPED_TEST(FileSystemContract, WhatDoesNotExistIsNotFound) {
   FileSystem& files = this->files();
   EXPECT_EQ(files.Read(this->At("a"), 0, 1).status().code(), kNotFound);
+  EXPECT_EQ(files.OpenForReading(this->At("a")).status().code(), kNotFound);
   EXPECT_EQ(files.Size(this->At("a")).status().code(), kNotFound);
   EXPECT_EQ(files.List(this->At("a")).status().code(), kNotFound);
   EXPECT_EQ(files.Remove(this->At("a")).code(), kNotFound);
@@ -127,6 +181,7 @@ TYPED_TEST(FileSystemContract, AFileIsNoDirectoryAndAFolderNoFile) {
   FileSystem& files = this->files();
   EXPECT_EQ(files.List(this->At("f")).status().code(), kPrecondition);
   EXPECT_EQ(files.Read(this->At("d"), 0, 1).status().code(), kPrecondition);
+  EXPECT_EQ(files.OpenForReading(this->At("d")).status().code(), kPrecondition);
   EXPECT_EQ(this->Put("d", "x").code(), kPrecondition);
   EXPECT_EQ(this->Put("f/x", "x").code(), kPrecondition);
 }
@@ -257,6 +312,18 @@ TEST_F(PlantedNamesTest, NothingIsLeftBesideAFileThatCannotBeWritten) {
   }
 }
 
+TEST(FullDiskTest, TheFirstErrorOfAFileStays) {
+  PosixFileSystem files;
+  auto full = files.Open("/dev/full", OpenMode::kAppend);
+  ASSERT_TRUE(full.ok()) << full.status();
+  ASSERT_EQ((*full)->StartWriteback(), absl::OkStatus());
+  const absl::Status error = (*full)->Append("x");
+  EXPECT_EQ(error.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*full)->Append(""), error);
+  EXPECT_EQ((*full)->StartWriteback(), error);
+  EXPECT_EQ((*full)->Sync(), error);
+}
+
 TEST_F(PlantedNamesTest, WhatIsNoRegularFileIsRefusedAndStays) {
   PlantVictim();
   ASSERT_EQ(symlink(At("victim").c_str(), At("link").c_str()), 0);
@@ -288,71 +355,6 @@ TEST(PublishFileTest, ItsFolderMayGoAsSoonAsItIsThere) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   Taken files;
   EXPECT_EQ(PublishFile(&files, folder + "/port", "1"), absl::OkStatus());
-}
-
-// --- Crashes ----------------------------------------------------------------
-
-class CrashTest : public testing::Test {
- protected:
-  // Leaves the file open, as a program that crashes does.
-  WritableFile* Write(const std::string& path, absl::string_view bytes) {
-    auto file = files_.Open(path, OpenMode::kAppend);
-    EXPECT_TRUE(file.ok() && (*file)->Append(bytes).ok());
-    open_.push_back(std::move(*file));
-    return open_.back().get();
-  }
-  std::string Get(const std::string& path) {
-    const auto bytes = ReadWhole(&files_, path);
-    return bytes.ok() ? *bytes : "(gone)";
-  }
-
-  MemoryFileSystem files_;
-  std::vector<std::unique_ptr<WritableFile>> open_;
-};
-
-TEST_F(CrashTest, LosesANameThatWasNotSynced) {
-  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "(gone)");
-}
-
-TEST_F(CrashTest, LosesBytesThatWereNotSynced) {
-  WritableFile* file = Write("/a", "one");
-  ASSERT_TRUE(file->Sync().ok());
-  ASSERT_TRUE(files_.SyncDirectory("/").ok());
-  ASSERT_TRUE(file->Append("two").ok());
-  EXPECT_EQ(Get("/a"), "onetwo");
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "one");
-  EXPECT_EQ(file->Append("three").code(), absl::StatusCode::kAborted);
-}
-
-TEST_F(CrashTest, UndoesARenameThatWasNotSynced) {
-  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
-  ASSERT_TRUE(files_.SyncDirectory("/").ok());
-  ASSERT_TRUE(files_.Rename("/a", "/b").ok());
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "x");
-  EXPECT_EQ(Get("/b"), "(gone)");
-}
-
-TEST_F(CrashTest, BringsBackWhatWasRemovedAndNotSynced) {
-  ASSERT_TRUE(Write("/a", "x")->Sync().ok());
-  ASSERT_TRUE(files_.SyncDirectory("/").ok());
-  ASSERT_TRUE(files_.Remove("/a").ok());
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "x");
-  ASSERT_TRUE(files_.Remove("/a").ok());
-  ASSERT_TRUE(files_.SyncDirectory("/").ok());
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "(gone)");
-}
-
-TEST_F(CrashTest, AReplacedFileHoldsTheNewBytesForGood) {
-  ASSERT_TRUE(ReplaceFile(&files_, "/a", "one").ok());
-  ASSERT_TRUE(ReplaceFile(&files_, "/a", "two").ok());
-  files_.Crash();
-  EXPECT_EQ(Get("/a"), "two");
 }
 
 }  // namespace

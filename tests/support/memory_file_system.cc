@@ -45,6 +45,12 @@ class MemoryFileSystem::File final : public WritableFile {
     return absl::OkStatus();
   }
 
+  // Promises nothing, so a crash may lose these bytes too.
+  absl::Status StartWriteback() override {
+    MutexLock lock(&files_->mutex_);
+    return life_ == files_->incarnations_ ? absl::OkStatus() : Crashed();
+  }
+
   absl::Status Sync() override {
     MutexLock lock(&files_->mutex_);
     if (life_ != files_->incarnations_) return Crashed();
@@ -53,11 +59,40 @@ class MemoryFileSystem::File final : public WritableFile {
   }
 
  private:
-  static absl::Status Crashed() {
-    return absl::AbortedError("the machine crashed since the file was opened");
+  MemoryFileSystem* const files_;
+  const std::shared_ptr<Node> node_;
+  const int life_;
+};
+
+class MemoryFileSystem::OpenedFile final : public ReadableFile {
+ public:
+  OpenedFile(MemoryFileSystem* files, std::string path,
+             std::shared_ptr<Node> node, int incarnation)
+      : files_(files),
+        path_(std::move(path)),
+        node_(std::move(node)),
+        life_(incarnation) {}
+
+  absl::Status Read(uint64_t offset, size_t bytes, void* to) override {
+    MutexLock lock(&files_->mutex_);
+    if (life_ != files_->incarnations_) return Crashed();
+    const std::string& all = node_->bytes;
+    if (offset > all.size() || bytes > all.size() - offset) {
+      return absl::OutOfRangeError(absl::StrCat(path_, " ends before"));
+    }
+    std::copy_n(all.data() + offset, bytes, static_cast<char*>(to));
+    return absl::OkStatus();
   }
 
+  absl::StatusOr<uint64_t> Size() override {
+    MutexLock lock(&files_->mutex_);
+    if (life_ != files_->incarnations_) return Crashed();
+    return node_->bytes.size();
+  }
+
+ private:
   MemoryFileSystem* const files_;
+  const std::string path_;
   const std::shared_ptr<Node> node_;
   const int life_;
 };
@@ -70,6 +105,43 @@ void MemoryFileSystem::Crash() {
   MutexLock lock(&mutex_);
   ++incarnations_;
   Forget(root_.get());
+}
+
+void MemoryFileSystem::CrashPartly(uint64_t seed) {
+  MutexLock lock(&mutex_);
+  ++incarnations_;
+  Random random(seed);
+  KeepSome(root_.get(), &random);
+  Forget(root_.get());
+}
+
+absl::Status MemoryFileSystem::Crashed() {
+  return absl::AbortedError("the machine crashed since the file was opened");
+}
+
+// Makes some of the state durable that was not.
+void MemoryFileSystem::KeepSome(Node* node, Random* random) {
+  constexpr size_t kBlock = 512;
+  if ((*random)() % 2 == 0) node->durable_names = node->names;
+  if (node->bytes != node->durable_bytes && (*random)() % 4 != 0) {
+    const size_t synced = node->bytes.starts_with(node->durable_bytes)
+                              ? node->durable_bytes.size()
+                              : 0;
+    const size_t kept =
+        synced + (*random)() % (node->bytes.size() - synced + 1);
+    std::string left = node->bytes.substr(0, kept);
+    for (size_t at = synced; at < kept; at += kBlock) {
+      const size_t end = std::min(kept, at + kBlock);
+      if ((*random)() % 4 == 0) std::fill(&left[at], &left[0] + end, '\0');
+    }
+    node->durable_bytes = std::move(left);
+  }
+  for (auto& [name, child] : node->names) KeepSome(child.get(), random);
+  // Those under their old names only.
+  for (auto& [name, child] : node->durable_names) {
+    const auto now = node->names.find(name);
+    if (now == node->names.end()) KeepSome(child.get(), random);
+  }
 }
 
 void MemoryFileSystem::Forget(Node* node) {
@@ -136,6 +208,15 @@ absl::StatusOr<std::unique_ptr<WritableFile>> MemoryFileSystem::Open(
   if (node == nullptr) node = std::make_shared<Node>();
   if (mode == OpenMode::kTruncate) node->bytes.clear();
   return std::make_unique<File>(this, node, incarnations_);
+}
+
+absl::StatusOr<std::unique_ptr<ReadableFile>> MemoryFileSystem::OpenForReading(
+    const std::string& path) {
+  MutexLock lock(&mutex_);
+  auto node = FindFile(path);
+  if (!node.ok()) return node.status();
+  return std::make_unique<OpenedFile>(this, path, *std::move(node),
+                                      incarnations_);
 }
 
 absl::StatusOr<std::string> MemoryFileSystem::Read(const std::string& path,

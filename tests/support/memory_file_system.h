@@ -1,8 +1,6 @@
-// Files in memory, whose Crash() loses what was not synced.
-//
-// The worst crash that POSIX allows: appended bytes that were not synced, and
-// names that were changed in a directory that was not synced, are all lost.
-// Paths are absolute; the root exists and is durable.
+// Files in memory, whose Crash() loses what was not synced. Paths are absolute;
+// the root exists and is durable. Wrap it in tests/support/faulty_file_system.h
+// for errors and for crashes at a given operation.
 //
 // Threads: all methods from any thread.
 
@@ -12,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -25,13 +24,22 @@ class MemoryFileSystem final : public FileSystem {
  public:
   MemoryFileSystem();
 
-  // Simulates a crash and a restart. Files that were open fail from then on,
-  // with Aborted.
+  // Simulates a crash and a restart that loses all that POSIX lets it lose:
+  // appended bytes that were not synced, and changes of names in directories
+  // that were not synced. Files that were open fail from then on, with Aborted.
   void Crash();
+
+  // A crash that keeps some of it, as `seed` says: of each file that was not
+  // synced a beginning of any length, with blocks of zeros where its data did
+  // not reach the disk, or its old bytes; of each directory its old names or
+  // its new ones.
+  void CrashPartly(uint64_t seed);
 
   absl::StatusOr<FileKind> KindOf(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<WritableFile>> Open(const std::string& path,
                                                      OpenMode mode) override;
+  absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(
+      const std::string& path) override;
   absl::StatusOr<std::string> Read(const std::string& path, uint64_t offset,
                                    size_t bytes) override;
   absl::StatusOr<uint64_t> Size(const std::string& path) override;
@@ -44,6 +52,8 @@ class MemoryFileSystem final : public FileSystem {
 
  private:
   class File;
+  class OpenedFile;
+  using Random = std::mt19937_64;
   // A file or a directory, as programs see it and as it is on disk.
   struct Node {
     bool is_directory = false;
@@ -64,7 +74,9 @@ class MemoryFileSystem final : public FileSystem {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::shared_ptr<Node>> FindDirectory(
       const std::string& path) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static absl::Status Crashed();
   static void Forget(Node* node);
+  static void KeepSome(Node* node, Random* random);
 
   mutable Mutex mutex_;
   const std::shared_ptr<Node> root_;
