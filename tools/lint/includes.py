@@ -39,6 +39,7 @@ MAY_INCLUDE = {
     "client/transport/hierarchical": [*_LINKS, "client/transport/shm"],
     "client/transport/gloo": _LINKS,
     "client/transport/nccl": [*_TRANSPORT, "client/transport/common"],
+    "client/checkpoint": _PROTOCOL,
     "client/collectives": [*_TRANSPORT, "client/transport/common"],
     "client/halo": [*_TRANSPORT, "client/transport/common", "client/collectives",
                     "client/executor"],

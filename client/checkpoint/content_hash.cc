@@ -1,0 +1,65 @@
+#include "client/checkpoint/content_hash.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/check.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+// The second of two passes over a part reads it from the cache.
+constexpr size_t kPartBytes = 64 << 10;
+
+}  // namespace
+
+struct ContentHasher::States {
+  XXH3_state_t file;
+  XXH3_state_t block;  // of the block in progress
+};
+
+uint64_t HashBlock(absl::string_view bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+ContentHasher::ContentHasher(uint64_t block_bytes)
+    : states_(std::make_unique<States>()) {
+  Check(block_bytes > 0, "a block has bytes");
+  finished_.block_bytes = block_bytes;
+  XXH3_128bits_reset(&states_->file);
+  XXH3_64bits_reset(&states_->block);
+}
+
+ContentHasher::~ContentHasher() = default;
+
+void ContentHasher::Update(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const uint64_t left_in_block =
+        finished_.block_bytes - finished_.bytes % finished_.block_bytes;
+    const absl::string_view part =
+        bytes.substr(0, std::min<uint64_t>(kPartBytes, left_in_block));
+    XXH3_128bits_update(&states_->file, part.data(), part.size());
+    XXH3_64bits_update(&states_->block, part.data(), part.size());
+    finished_.bytes += part.size();
+    bytes.remove_prefix(part.size());
+    if (part.size() == left_in_block) {
+      finished_.blocks.push_back(XXH3_64bits_digest(&states_->block));
+      XXH3_64bits_reset(&states_->block);
+    }
+  }
+}
+
+ContentHashes ContentHasher::hashes() const {
+  ContentHashes hashes = finished_;
+  const XXH128_hash_t file = XXH3_128bits_digest(&states_->file);
+  hashes.file = absl::StrFormat("%016x%016x", file.high64, file.low64);
+  if (hashes.bytes % hashes.block_bytes != 0) {
+    hashes.blocks.push_back(XXH3_64bits_digest(&states_->block));
+  }
+  return hashes;
+}
+
+}  // namespace lockstep::checkpoint
