@@ -280,20 +280,16 @@ class HeaderEvents final : public nlohmann::json_sax<Json> {
   bool has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
 };
 
-// What is wrong with where a tensor begins or ends; empty if nothing is.
-// `before` is the tensor with the data before it, nullptr for the first one.
-std::string RangeFault(const StoredTensor* before, const StoredTensor& tensor,
-                       uint64_t data_bytes) {
+// What is wrong with where a tensor begins; empty if nothing is. `before` is
+// the tensor with the data before it, nullptr for the first one.
+std::string BeginFault(const StoredTensor* before, const StoredTensor& tensor) {
   const uint64_t end = before == nullptr ? 0 : before->end;
-  const auto beside = [&](absl::string_view fault) {
-    return before == nullptr ? absl::StrCat("the data begins at 0: ", fault)
-                             : absl::StrCat(TensorText(before->name),
-                                            " ends at ", end, ": ", fault);
-  };
-  if (tensor.begin < end) return beside("they overlap");
-  if (tensor.begin > end) return beside("there is a gap");
-  if (tensor.end <= data_bytes) return "";
-  return absl::StrCat("the file has ", data_bytes, " bytes of data");
+  if (tensor.begin == end) return "";
+  return absl::StrCat(
+      before == nullptr
+          ? std::string("the data begins at 0")
+          : absl::StrCat(TensorText(before->name), " ends at ", end),
+      tensor.begin < end ? ": they overlap" : ": there is a gap");
 }
 
 // Orders the tensors by their data, and checks that they fill it exactly.
@@ -306,7 +302,7 @@ absl::Status CheckRanges(uint64_t data_bytes,
             });
   const StoredTensor* before = nullptr;
   for (const StoredTensor& tensor : *tensors) {
-    const std::string fault = RangeFault(before, tensor, data_bytes);
+    const std::string fault = BeginFault(before, tensor);
     if (!fault.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat(TensorText(tensor.name), " has data_offsets ",

@@ -49,6 +49,25 @@ TEST(TensorFilesTest, ASizeThatOverflowsNamesItsTensor) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("\"b\""));
 }
 
+// A header larger than the data.
+TEST(TensorFilesTest, NamesThatNeedEscapesCountAsTheyAreWritten) {
+  std::vector<NamedType> tensors;
+  for (int i = 0; i < 100; ++i) {
+    tensors.push_back(
+        {absl::StrCat(i, std::string(30, '\x01')), {DType::kF8E4M3, {}}});
+  }
+  const auto files = SpreadOverFiles(tensors, 12'000).value();
+  SafetensorsHeader header;
+  for (const size_t i : files[0]) {
+    header.tensors.push_back(
+        {.name = tensors[i].name, .type = tensors[i].type});
+  }
+  ASSERT_TRUE(LayOut(&header.tensors).ok());
+  const uint64_t bytes = FormatHeader(header)->size() + header.data_bytes();
+  EXPECT_LE(bytes, 12'000u);
+  EXPECT_GT(bytes, 9'000u);
+}
+
 // Names that need escapes, scalars, many dimensions.
 TEST(TensorFilesTest, FilesOfSeveralTensorsStayWithinTheLimit) {
   constexpr uint64_t kLimit = 12'000;
