@@ -51,14 +51,17 @@ class TensorSet {
 
 // Three blocks: "large" is in all of them, the others in the last one. "empty"
 // has no bytes.
-inline TensorSet ThreeBlocks() {
-  TensorSet set;
-  set.Add("bias", {DType::kBF16, {7}});
-  set.Add("large", {DType::kF32, {3, 800'000}});
-  set.Add("mask", {DType::kBool, {5, 3}});
-  set.Add("empty", {DType::kF16, {4, 0}});
-  set.Add("scale", {DType::kF32, {}});
-  return set;
+inline const TensorSet& ThreeBlocks() {
+  static const TensorSet* const set = [] {
+    auto* tensors = new TensorSet;
+    tensors->Add("bias", {DType::kBF16, {7}});
+    tensors->Add("large", {DType::kF32, {3, 800'000}});
+    tensors->Add("mask", {DType::kBool, {5, 3}});
+    tensors->Add("empty", {DType::kF16, {4, 0}});
+    tensors->Add("scale", {DType::kF32, {}});
+    return tensors;
+  }();
+  return *set;
 }
 
 }  // namespace lockstep::checkpoint

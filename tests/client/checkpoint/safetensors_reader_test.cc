@@ -78,7 +78,7 @@ class ReaderTest : public testing::Test {
     return read;
   }
 
-  const TensorSet set_ = ThreeBlocks();
+  const TensorSet& set_ = ThreeBlocks();
   MemoryFileSystem memory_;
   FaultyFileSystem files_{&memory_};
   WrittenFile written_;

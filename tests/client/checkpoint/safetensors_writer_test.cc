@@ -49,7 +49,7 @@ class WriterTest : public testing::Test {
 };
 
 TEST_F(WriterTest, AFileIsItsHeaderAndTheTensorsInOrder) {
-  const TensorSet set = ThreeBlocks();
+  const TensorSet& set = ThreeBlocks();
   const auto written = WriteSafetensors(&files_, "/a", set.ToWrite(),
                                         {{"step", "20"}, {"job", "digits"}});
   ASSERT_TRUE(written.ok()) << written.status();
@@ -160,7 +160,7 @@ TEST_F(WriterTest, AFileThatExistsStaysAsItIs) {
 }
 
 TEST_F(WriterTest, AFullDiskIsNamedAndItsSpaceIsGivenBack) {
-  const TensorSet set = ThreeBlocks();
+  const TensorSet& set = ThreeBlocks();
   const uint64_t size =
       WriteSafetensors(&memory_, "/whole", set.ToWrite())->hashes.bytes;
   for (const uint64_t space : {uint64_t{0}, uint64_t{5'000'000}, size - 1}) {
@@ -263,7 +263,7 @@ TEST(WriterOnDiskTest, AFileOnADiskHasTheSameBytes) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   PosixFileSystem disk;
   MemoryFileSystem memory;
-  const TensorSet set = ThreeBlocks();
+  const TensorSet& set = ThreeBlocks();
   const auto on_disk = WriteSafetensors(&disk, folder + "/a", set.ToWrite());
   const auto in_memory = WriteSafetensors(&memory, "/a", set.ToWrite());
   ASSERT_TRUE(on_disk.ok() && in_memory.ok()) << on_disk.status();
