@@ -9,7 +9,6 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/text/utf8.h"
 #include "client/checkpoint/safetensors.h"
 #include "client/checkpoint/safetensors_names.h"
