@@ -76,15 +76,15 @@ const StoredTensor* SafetensorsReader::Find(absl::string_view name) const {
 absl::Status SafetensorsReader::Read(const StoredTensor& tensor,
                                      uint64_t offset, uint64_t bytes,
                                      void* to) {
-  const std::string where = absl::StrCat(path_, ": ", TensorText(tensor.name));
-  if (offset > tensor.bytes() || bytes > tensor.bytes() - offset) {
-    return absl::OutOfRangeError(absl::StrCat(where, " has ", tensor.bytes(),
-                                              " bytes; ", bytes, " from ",
-                                              offset, " on were asked for"));
-  }
-  const absl::Status status =
-      file_.Read(data_begin_ + tensor.begin + offset, bytes, to);
-  return status.ok() ? status : Prefixed(status, where);
+  const bool is_inside =
+      offset <= tensor.bytes() && bytes <= tensor.bytes() - offset;
+  absl::Status status =
+      is_inside ? file_.Read(data_begin_ + tensor.begin + offset, bytes, to)
+                : absl::OutOfRangeError(absl::StrCat(
+                      bytes, " bytes from ", offset,
+                      " on were asked for; it has ", tensor.bytes()));
+  if (status.ok()) return status;
+  return Prefixed(status, absl::StrCat(path_, ": ", TensorText(tensor.name)));
 }
 
 std::string SafetensorsReader::ContentsOf(uint64_t begin, uint64_t end) const {

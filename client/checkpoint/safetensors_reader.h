@@ -37,7 +37,7 @@ class SafetensorsReader {
   const SafetensorsHeader& header() const { return header_; }
   uint64_t data_begin() const { return data_begin_; }
 
-  // nullptr if there is none.
+  // Valid as long as the reader; nullptr if there is none.
   const StoredTensor* Find(absl::string_view name) const;
 
   // Reads `bytes` bytes of a tensor of `header()` from `offset` on into `to`.

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/check.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -72,6 +73,8 @@ absl::Status WithTensor(absl::string_view name, const absl::Status& error) {
 
 absl::Status WriteTensor(const StoredTensor& tensor, const PieceSource& pieces,
                          HashedFile* file) {
+  Check(pieces != nullptr || tensor.bytes() == 0,
+        "a tensor with bytes has a source");
   uint64_t offset = 0;
   while (offset < tensor.bytes()) {
     const size_t bytes_max =

@@ -1,5 +1,8 @@
 #include "client/checkpoint/safetensors_reader.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <memory>
 #include <random>
@@ -310,6 +313,42 @@ TEST_F(ReaderTest, VerifyingComparesTheHashOfTheWholeFileToo) {
   EXPECT_THAT(std::string(lost.message()), HasSubstr(written_.hashes.file));
   EXPECT_EQ(Open({.check = HashCheck::kOff})->VerifyAll().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// Offsets beyond 32 bits, in a sparse file of 6 GiB.
+TEST(LargeFileTest, TheLastBytesOfALargeTensorAreReadAndChecked) {
+  SafetensorsHeader header{
+      .tensors = {{.name = "w", .type = {DType::kU8, {int64_t{6} << 30}}}}};
+  ASSERT_EQ(LayOut(&header.tensors), absl::OkStatus());
+  const std::string head = FormatHeader(header).value();
+  std::string path = testing::TempDir() + "lockstep-large-XXXXXX";
+  const int fd = mkstemp(path.data());
+  ASSERT_GE(fd, 0);
+  const uint64_t bytes = head.size() + header.data_bytes();
+  ASSERT_EQ(ftruncate(fd, bytes), 0);
+  ASSERT_EQ(pwrite(fd, head.data(), head.size(), 0), ssize_t(head.size()));
+  ASSERT_EQ(pwrite(fd, "last", 4, bytes - 4), 4);
+  close(fd);
+
+  ContentHashes hashes{.bytes = bytes};
+  const std::string zeros(kHashBlockBytes, '\0');
+  hashes.blocks.assign(BlockCount(bytes, kHashBlockBytes), HashBlock(zeros));
+  hashes.blocks.front() =
+      HashBlock(head + zeros.substr(0, kHashBlockBytes - head.size()));
+  hashes.blocks.back() =
+      HashBlock(zeros.substr(0, bytes % kHashBlockBytes - 4) + "last");
+  PosixFileSystem files;
+  auto reader = SafetensorsReader::Open(&files, path, {.expected = hashes});
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const StoredTensor* w = (*reader)->Find("w");
+  char last[7] = {};
+  EXPECT_EQ((*reader)->Read(*w, w->bytes() - 6, 6, last), absl::OkStatus());
+  EXPECT_EQ(std::string(last, 6), std::string("\0\0last", 6));
+  hashes.blocks.back() ^= 1;
+  auto other = SafetensorsReader::Open(&files, path, {.expected = hashes});
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ((*other)->Read(*w, w->bytes() - 6, 6, last).code(), kDataLoss);
+  unlink(path.c_str());
 }
 
 }  // namespace
