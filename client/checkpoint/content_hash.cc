@@ -1,12 +1,11 @@
 #include "client/checkpoint/content_hash.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "client/checkpoint/hash_loops.h"
+#include "client/checkpoint/hash_loops_xxh3.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -21,8 +20,10 @@ struct ContentHasher::States {
   XXH3_state_t block;  // of the block in progress
 };
 
+const HashLoops& BaselineHashLoops() { return kLoops; }
+
 uint64_t HashBlock(absl::string_view bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return BestHashLoops().hash_64(bytes.data(), bytes.size());
 }
 
 ContentHasher::ContentHasher(uint64_t block_bytes)
@@ -36,13 +37,14 @@ ContentHasher::ContentHasher(uint64_t block_bytes)
 ContentHasher::~ContentHasher() = default;
 
 void ContentHasher::Update(absl::string_view bytes) {
+  const HashLoops& loops = BestHashLoops();
   while (!bytes.empty()) {
     const uint64_t left_in_block =
         finished_.block_bytes - finished_.bytes % finished_.block_bytes;
     const absl::string_view part =
         bytes.substr(0, std::min<uint64_t>(kPartBytes, left_in_block));
-    XXH3_128bits_update(&states_->file, part.data(), part.size());
-    XXH3_64bits_update(&states_->block, part.data(), part.size());
+    loops.update_128(&states_->file, part.data(), part.size());
+    loops.update_64(&states_->block, part.data(), part.size());
     finished_.bytes += part.size();
     bytes.remove_prefix(part.size());
     if (part.size() == left_in_block) {

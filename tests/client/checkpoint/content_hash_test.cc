@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "client/checkpoint/hash_loops.h"
 #include "gtest/gtest.h"
 
 namespace lockstep::checkpoint {
@@ -80,6 +81,18 @@ TEST(ContentHashTest, OneFlippedBitChangesTheFileAndItsBlockOnly) {
   EXPECT_NE(after.file, before.file);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(after.blocks[i] == before.blocks[i], i != 2) << i;
+  }
+}
+
+// On a CPU without AVX2 both are the baseline.
+TEST(ContentHashTest, AllCpusHaveTheSameHashes) {
+  const HashLoops& baseline = BaselineHashLoops();
+  const HashLoops& best = BestHashLoops();
+  const std::string text = Pattern(10'000);
+  for (size_t size = 0; size < text.size(); size += 1 + size / 7) {
+    ASSERT_EQ(best.hash_64(text.data() + 1, size),
+              baseline.hash_64(text.data() + 1, size))
+        << size;
   }
 }
 
