@@ -27,7 +27,7 @@ ContentHashes HashOf(const std::string& text, uint64_t block_bytes,
   return hasher.hashes();
 }
 
-// As `xxhsum -H2` and `xxhsum -H3` print them.
+// The values of Python's xxhash.
 TEST(ContentHashTest, IsXxh3WithSeed0) {
   const ContentHashes empty = ContentHasher().hashes();
   EXPECT_EQ(empty.file, "99aa06d3014798d86001c324468d497f");
