@@ -1,5 +1,5 @@
 // lockstepctl: operate a coordinator, launch workers on this machine, and work
-// with plans offline.
+// with plans and checkpoints offline.
 //
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` returns its
 // workers' code.
@@ -25,6 +25,7 @@
 #include "base/text/token_text.h"
 #include "base/text/utf8.h"
 #include "proto/grpc_process.h"
+#include "tools/ctl/checkpoint_arguments.h"
 #include "tools/ctl/commands.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
@@ -265,9 +266,12 @@ int Main(int argc, char** argv) {
   const JobCommands job_commands(line, arguments);
   lockstep::ctl::PlanArguments plan;
   plan.AddTo(line);
+  lockstep::ctl::CheckpointArguments checkpoint;
+  checkpoint.AddTo(line);
 
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (plan.given()) return plan.Run();
+  if (checkpoint.given()) return checkpoint.Run();
   const bool runs = run.given();
   if (absl::Status files =
           lockstep::RequireOpenFiles(FilesFor(runs, arguments));

@@ -6,11 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/text/units.h"
-#include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "plan/compile.h"
 #include "plan/digest.h"
@@ -25,16 +22,6 @@
 
 namespace lockstep::ctl {
 namespace {
-
-// A message may have several lines, and may quote the contents of a file.
-int Refuse(const absl::Status& status) {
-  std::vector<std::string> lines;
-  for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
-    lines.push_back(Printable(line));
-  }
-  absl::FPrintF(stderr, "lockstepctl: %s\n", absl::StrJoin(lines, "\n"));
-  return 1;
-}
 
 constexpr size_t kPlanBytesMax = size_t{1} << 30;
 // Sums of such times over any plan fit into int64 nanoseconds.

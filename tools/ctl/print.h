@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "protocol/job_command.h"
 #include "protocol/job_view.h"
 
@@ -13,6 +14,10 @@ namespace lockstep::ctl {
 
 // Writes to standard output and flushes.
 void Print(const std::string& text);
+
+// Writes an error, which may have several lines, to standard error. Returns the
+// exit code, 1.
+int Refuse(const absl::Status& status);
 
 // Each result ends with a newline. docs/lockstepctl.md lists the JSON fields;
 // durations are in seconds, state names in lower case.

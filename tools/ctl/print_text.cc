@@ -4,6 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/text/utf8.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
 
@@ -163,6 +165,15 @@ std::string BucketsTable(const JobView& view) {
 void Print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+int Refuse(const absl::Status& status) {
+  std::vector<std::string> lines;
+  for (absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+    lines.push_back(Printable(line));
+  }
+  absl::FPrintF(stderr, "lockstepctl: %s\n", absl::StrJoin(lines, "\n"));
+  return 1;
 }
 
 std::string JobsAsText(const std::vector<JobSummary>& jobs) {

@@ -1,0 +1,212 @@
+// `lockstepctl checkpoint` from a user's view: files, exit codes, output.
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "client/checkpoint/directory.h"
+#include "client/checkpoint/safetensors_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/e2e/tool.h"
+#include "tools/launch/scratch_folder.h"
+
+namespace lockstep::ctl {
+namespace {
+
+using checkpoint::AttemptFolder;
+using checkpoint::AttemptId;
+using checkpoint::FolderName;
+using checkpoint::Manifest;
+using e2e::Outcome;
+using e2e::RunTool;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+
+Outcome Checkpoint(std::vector<std::string> words) {
+  words.insert(words.begin(), {"lockstepctl", "checkpoint"});
+  return RunTool(words);
+}
+
+class CheckpointCommandTest : public testing::Test {
+ protected:
+  CheckpointCommandTest() : directory_(folder_.path() / "checkpoints") {
+    EXPECT_EQ(folder_.status(), absl::OkStatus());
+    EXPECT_EQ(files_.MakeDirectory(directory_), absl::OkStatus());
+  }
+
+  std::string Job() const { return folder_.path(); }
+  std::string FolderOf(int64_t step) const {
+    return directory_ + "/" + FolderName({step, 1, 1});
+  }
+  std::string FileOf(int64_t step) const {
+    return FolderOf(step) + "/rank-0.safetensors";
+  }
+
+  void Open(int64_t step) {
+    ASSERT_TRUE(
+        checkpoint::CreateAttempt(&files_, directory_, {step, 1, 1}).ok());
+  }
+
+  void Save(int64_t step) {
+    Open(step);
+    const std::vector<float> w = {1, 2, 3, static_cast<float>(step)};
+    const auto written = checkpoint::WriteSafetensors(
+        &files_, FileOf(step),
+        {{"w", {DType::kF32, {4}}, checkpoint::FromMemory(w.data())}});
+    ASSERT_TRUE(written.ok()) << written.status();
+    const Manifest manifest{
+        .job = "digits",
+        .step = step,
+        .epoch = 1,
+        .attempt = 1,
+        .mesh = {{{"data", 1}}},
+        .training =
+            {.step = step,
+             .learning_rate = 0.5,
+             .metadata = {{"loss", "0.25"}},
+             .samples = {{.seed = 7, .dataset_size = 1797, .position = 64}}},
+        .tensors = {{"w",
+                     {DType::kF32, {4}},
+                     {{"rank-0.safetensors", "w", {{0}, {4}}}}}},
+        .files = {{"rank-0.safetensors", written->hashes}}};
+    ASSERT_EQ(
+        checkpoint::Commit(&files_, {{step, 1, 1}, FolderOf(step)}, manifest),
+        absl::OkStatus());
+  }
+
+  static void FlipLastBit(const std::string& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const char last = static_cast<char>(file.get());
+    file.seekp(-1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+  }
+
+  PosixFileSystem files_;
+  const launch::ScratchFolder folder_;
+  const std::string directory_;
+};
+
+TEST_F(CheckpointCommandTest, VerifiesTheNewestByDefault) {
+  Save(10);
+  Save(20);
+  for (const std::string& path : {Job(), directory_, FolderOf(20)}) {
+    const Outcome verified = Checkpoint({"verify", path});
+    EXPECT_EQ(verified.code, 0) << verified.output;
+    EXPECT_THAT(verified.output,
+                AllOf(HasSubstr(FolderOf(20)),
+                      HasSubstr("verified: 1 tensors in 1 files"),
+                      Not(HasSubstr("step-10"))));
+  }
+  EXPECT_THAT(Checkpoint({"verify", FolderOf(10)}).output,
+              HasSubstr("step-10"));
+}
+
+TEST_F(CheckpointCommandTest, NamesTheFileWithAFlippedBit) {
+  Save(10);
+  Save(20);
+  FlipLastBit(FileOf(10));
+  EXPECT_EQ(Checkpoint({"verify", Job()}).code, 0);
+  const Outcome one = Checkpoint({"verify", FolderOf(10)});
+  EXPECT_EQ(one.code, 1);
+  EXPECT_THAT(one.output, AllOf(HasSubstr(FileOf(10)), HasSubstr("\"w\"")));
+  const Outcome all = Checkpoint({"verify", "--all", Job()});
+  EXPECT_EQ(all.code, 1);
+  EXPECT_THAT(all.output, AllOf(HasSubstr(FileOf(10)),
+                                HasSubstr(FolderOf(10) + ": damaged"),
+                                HasSubstr(FolderOf(20) + ": verified")));
+}
+
+TEST_F(CheckpointCommandTest, ListsWholeAndDamagedOnes) {
+  Save(10);
+  Save(20);
+  Open(30);
+  EXPECT_EQ(Checkpoint({"list", Job()}).output,
+            absl::StrCat(FolderOf(10), "  job digits  mesh data=1  1 tensors  ",
+                         "80 bytes\n", FolderOf(20),
+                         "  job digits  mesh data=1  1 tensors  80 bytes\n"));
+  FlipLastBit(FolderOf(10) + "/MANIFEST.json");
+  const Outcome damaged = Checkpoint({"list", Job()});
+  EXPECT_EQ(damaged.code, 1);
+  EXPECT_THAT(damaged.output, AllOf(HasSubstr(FolderOf(10) + "  damaged"),
+                                    HasSubstr(FolderOf(20) + "  job")));
+}
+
+TEST_F(CheckpointCommandTest, ListsAsJson) {
+  Save(10);
+  const Json list = Json::parse(Checkpoint({"list", "--json", Job()}).output);
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0]["path"], FolderOf(10));
+  EXPECT_EQ(list[0]["step"], 10);
+  EXPECT_EQ(list[0]["mesh"], "data=1");
+  EXPECT_EQ(list[0]["bytes"], 80);
+}
+
+TEST_F(CheckpointCommandTest, ShowsTheTrainingStateTensorsAndFiles) {
+  Save(10);
+  const Outcome shown = Checkpoint({"show", Job()});
+  EXPECT_EQ(shown.code, 0);
+  for (const char* part :
+       {"job         digits, mesh data=1",
+        "step 10, epoch 0, learning rate 0.5", "64 of 1797, seed 7",
+        "loss: 0.25", "w  f32[4]  1 slice",
+        "rank-0.safetensors  80 bytes  xxh3 "}) {
+    EXPECT_THAT(shown.output, HasSubstr(part));
+  }
+  const Json manifest =
+      Json::parse(Checkpoint({"show", "--json", Job()}).output);
+  EXPECT_EQ(manifest["tensors"][0]["name"], "w");
+}
+
+TEST_F(CheckpointCommandTest, PrunesWhatIsNotKept) {
+  for (int64_t step : {10, 20, 30, 40}) Save(step);
+  Open(35);
+  Open(50);
+  const std::vector<std::string> prune = {
+      "prune", Job(), "--keep-last", "1", "--keep-every", "20"};
+  std::vector<std::string> dry = prune;
+  dry.push_back("--dry-run");
+  const Outcome would = Checkpoint(dry);
+  EXPECT_EQ(would.code, 0) << would.output;
+  EXPECT_THAT(would.output, HasSubstr(FolderOf(10) + ": would be removed"));
+  EXPECT_EQ(files_.List(directory_)->size(), 6u);
+
+  const Outcome pruned = Checkpoint(prune);
+  EXPECT_EQ(pruned.code, 0) << pruned.output;
+  EXPECT_EQ(
+      pruned.output,
+      absl::StrCat(FolderOf(10), ": removed\n", FolderOf(30), ": removed\n",
+                   FolderOf(35), ": removed (not committed)\n3 kept\n"));
+  EXPECT_THAT(*files_.List(directory_),
+              testing::UnorderedElementsAre(FolderName({20, 1, 1}),
+                                            FolderName({40, 1, 1}),
+                                            FolderName({50, 1, 1})));
+}
+
+TEST_F(CheckpointCommandTest, PruneTakesNoSingleCheckpointAndNeedsANumber) {
+  Save(10);
+  const Outcome one = Checkpoint({"prune", FolderOf(10), "--keep-last", "1"});
+  EXPECT_EQ(one.code, 1);
+  EXPECT_THAT(one.output, HasSubstr("is one checkpoint"));
+  EXPECT_EQ(Checkpoint({"prune", Job()}).code, 2);
+  EXPECT_EQ(Checkpoint({"prune", Job(), "--keep-last", "0"}).code, 2);
+}
+
+TEST_F(CheckpointCommandTest, WhereThereIsNoneIsAnError) {
+  for (const char* command : {"list", "show", "verify"}) {
+    const Outcome none = Checkpoint({command, Job()});
+    EXPECT_EQ(none.code, 1);
+    EXPECT_THAT(none.output, HasSubstr("has no committed checkpoint"));
+    EXPECT_EQ(Checkpoint({command, "/nowhere"}).code, 1);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::ctl

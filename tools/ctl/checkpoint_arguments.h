@@ -1,0 +1,79 @@
+// The command-line arguments of `lockstepctl checkpoint`.
+
+#ifndef LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_
+#define LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "base/command_line.h"
+#include "tools/ctl/checkpoint_command.h"
+
+namespace lockstep::ctl {
+
+// Adds the subcommand `checkpoint` and its own subcommands; Run executes the
+// chosen one.
+class CheckpointArguments {
+ public:
+  void AddTo(const CommandLine& line) {
+    const ProgramCommand checkpoint =
+        line.AddCommand("checkpoint", "Show, verify and prune checkpoints");
+    checkpoint.RequireCommand();
+    AddJson(AddOf(checkpoint, "list", "List the checkpoints in a directory",
+                  [this] { return CheckpointList(path_, json_); }));
+    AddJson(AddOf(checkpoint, "show", "Show the newest, or the given one",
+                  [this] { return CheckpointShow(path_, json_); }));
+    AddOf(checkpoint, "verify", "Read all of the newest, or the given one",
+          [this] { return CheckpointVerify(path_, all_); })
+        .AddFlag("--all", &all_, "Each one in the directory");
+    AddPrune(checkpoint);
+  }
+
+  bool given() const { return run_ != nullptr; }
+  int Run() const { return run_(); }
+
+ private:
+  ProgramCommand AddOf(const ProgramCommand& checkpoint,
+                       const std::string& name, const std::string& description,
+                       std::function<int()> run) {
+    const ProgramCommand command = checkpoint.AddCommand(name, description);
+    command
+        .Add("DIR", &path_,
+             "The folder of a checkpoint, a directory of such folders, or one "
+             "that has them in \"checkpoints\"")
+        .Required();
+    command.WhenGiven([this, run = std::move(run)] { run_ = run; });
+    return command;
+  }
+
+  void AddJson(const ProgramCommand& command) {
+    command.AddFlag("--json", &json_, "Print JSON");
+  }
+
+  void AddPrune(const ProgramCommand& checkpoint) {
+    const ProgramCommand prune =
+        AddOf(checkpoint, "prune",
+              "Remove old checkpoints, and saves that were given up",
+              [this] { return CheckpointPrune(path_, prune_); });
+    prune.Add("--keep-last", &prune_.retention.keep_last, "The newest ones")
+        .Required()
+        .Between(1, INT64_MAX);
+    prune
+        .Add("--keep-every", &prune_.retention.keep_every,
+             "Those whose step is a multiple; 0: none")
+        .NotNegative()
+        .ShowDefault();
+    prune.AddFlag("--dry-run", &prune_.dry_run, "Only say what would go");
+  }
+
+  std::string path_;
+  bool json_ = false;
+  bool all_ = false;
+  PruneOptions prune_;
+  std::function<int()> run_;
+};
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_
