@@ -10,15 +10,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "protocol/tensor_box.h"
 
 namespace lockstep::checkpoint {
-
-// The points p with begin[d] <= p[d] < begin[d] + shape[d].
-struct TensorBox {
-  std::vector<int64_t> begin;
-  std::vector<int64_t> shape;
-  bool operator==(const TensorBox&) const = default;
-};
 
 // What is wrong with the boxes as the parts of a tensor of `shape`; empty if
 // each element is in exactly one. Elements of the whole must be countable in 64
