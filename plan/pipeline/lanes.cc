@@ -25,6 +25,18 @@ namespace {
 
 constexpr int kGradientLane = 0;
 
+// A plan is made, sent and verified while jobs of the same coordinator run.
+constexpr size_t kHaloBoxesOfPlanMax = size_t{1} << 18;
+
+size_t BoxesOf(const HaloRoutes& routes) {
+  size_t boxes = routes.own.size() + routes.fills.size();
+  for (const HaloMessage& message : routes.sends) boxes += message.boxes.size();
+  for (const HaloMessage& message : routes.receives) {
+    boxes += message.boxes.size();
+  }
+  return boxes;
+}
+
 // A launch on all ranks of one communicator at one time.
 struct PlannedLaunch {
   int64_t at = 0;
@@ -342,10 +354,18 @@ class Layer {
   // The caller launches them when it likes; their place in the launch order has
   // no effect.
   absl::Status AppendHalos() {
+    size_t boxes = 0;
     for (size_t h = 0; h < plan_.halos.size(); ++h) {
       const Halo& halo = plan_.halos[h];
       auto routes = RoutesOf(halo, static_cast<int>(h));
       if (!routes.ok()) return routes.status();
+      for (const HaloRoutes& of_rank : *routes) boxes += BoxesOf(of_rank);
+      if (boxes > kHaloBoxesOfPlanMax) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "halo %s: the exchanges of all ranks up to this one copy %d boxes; "
+            "a plan has at most %d",
+            halo.name, boxes, kHaloBoxesOfPlanMax));
+      }
       for (size_t member = 0; member < halo.ranks.size(); ++member) {
         RankBuilder& builder = builders_[halo.ranks[member]];
         for (Transfer& transfer : HaloTransfers(plan_, (*routes)[member])) {

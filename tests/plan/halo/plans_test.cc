@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "plan/compile.h"
@@ -78,6 +79,25 @@ TEST(HaloPlansTest, ConstantsReadBackFromText) {
     ASSERT_TRUE(read.ok()) << read.status();
     EXPECT_EQ(DigestOf(*read), DigestOf(plan)) << constant;
   }
+}
+
+// 61 x 61 boxes in each exchange.
+TEST(HaloPlansTest, TheBoxesOfAPlanAreLimited) {
+  PlanInput input{.mesh = {{{"lat", 1}}}};
+  input.registrations.resize(1);
+  input.halos.resize(1);
+  for (int i = 0; i < 70; ++i) {
+    const HaloTensor tensor{DType::kU8,
+                            {1, 1},
+                            {{0, "", 30, 30, HaloEdge::kPeriodic},
+                             {1, "", 30, 30, HaloEdge::kPeriodic}}};
+    input.halos[0].push_back({absl::StrCat("h", i), {tensor}});
+  }
+  EXPECT_EQ(Compile(input).status(), absl::OkStatus());
+  input.halos[0].push_back(input.halos[0][0]);
+  input.halos[0].back().name = "one too many";
+  EXPECT_THAT(std::string(Compile(input).status().message()),
+              HasSubstr("copy 264191 boxes; a plan has at most 262144"));
 }
 
 // Also one without messages, which has no lane.
