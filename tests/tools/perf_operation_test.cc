@@ -116,6 +116,17 @@ TEST(PerfOptionsTest, BlocksAreAsEqualAsPossibleOrAsGiven) {
   EXPECT_EQ(blocks_of(4, "10x10", "9223372036854775807x2"), Blocks());
 }
 
+TEST(PerfOptionsTest, OnlyDimensionsWithAHaloAreCut) {
+  const auto blocks_of = [](const std::string& width) {
+    return BlocksOf(
+        {.op = "halo", .ranks = 4, .shape = "2x16x64x64", .width = width});
+  };
+  using Blocks = std::vector<int64_t>;
+  EXPECT_EQ(blocks_of("0x0x1x1"), (Blocks{1, 1, 2, 2}));
+  EXPECT_EQ(blocks_of("0x0x0x1"), (Blocks{1, 1, 1, 4}));
+  EXPECT_EQ(blocks_of("0"), (Blocks{2, 2, 1, 1}));
+}
+
 TEST(PerfOptionsTest, SizesGrowByAFactorOrAStep) {
   PerfOptions options{.op = "all_reduce", .min_bytes = 1024, .max_bytes = 9000};
   options.factor = 4;

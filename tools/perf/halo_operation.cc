@@ -1,6 +1,7 @@
 #include "tools/perf/halo_operation.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -233,6 +234,16 @@ std::vector<int64_t> BlocksOf(const PerfOptions& options) {
     }
     return product == options.ranks ? *given : std::vector<int64_t>();
   }
+  // Dimensions without a halo are not cut, unless there are no others.
+  const std::vector<int64_t> widths = WidthsOf(options);
+  std::vector<size_t> cut;
+  for (size_t d = 0; d < widths.size(); ++d) {
+    if (widths[d] > 0) cut.push_back(d);
+  }
+  if (cut.empty()) {
+    cut.resize(dims);
+    std::iota(cut.begin(), cut.end(), size_t{0});
+  }
   std::vector<int64_t> blocks(dims, 1);
   int rest = options.ranks;
   for (int factor = rest; factor >= 2; --factor) {
@@ -241,7 +252,10 @@ std::vector<int64_t> BlocksOf(const PerfOptions& options) {
     bool is_prime = true;
     for (int d = 2; d * d <= factor; ++d) is_prime &= factor % d != 0;
     while (is_prime && rest % factor == 0) {
-      *std::min_element(blocks.begin(), blocks.end()) *= factor;
+      const size_t fewest = *std::min_element(
+          cut.begin(), cut.end(),
+          [&](size_t a, size_t b) { return blocks[a] < blocks[b]; });
+      blocks[fewest] *= factor;
       rest /= factor;
     }
   }
