@@ -136,8 +136,9 @@ class TensorCheck {
     if (dim.edge != HaloEdge::kConstant) {
       dim.constant = 0;
     } else if (!IsHaloConstant(tensor_.dtype, dim.constant)) {
-      return MalformedTensor(number_, "dim %d: %s cannot hold the constant %g",
-                             dim.dim, Name(tensor_.dtype), dim.constant);
+      return MalformedTensor(
+          number_, "dim %d: the constant %g is no finite number of %s", dim.dim,
+          dim.constant, Name(tensor_.dtype));
     }
     made->dims.push_back(std::move(dim));
     return absl::OkStatus();

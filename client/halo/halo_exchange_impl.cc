@@ -11,10 +11,12 @@
 #include "client/transport/extended_collectives.h"
 #include "plan/compile.h"
 #include "protocol/halo.h"
+#include "protocol/tensor_type.h"
 
 namespace lockstep {
 
 using collectives::CallOutcome;
+using halo::HaloGroup;
 using halo::MemoryRange;
 using halo::PassLists;
 using plan::HaloPass;
@@ -149,6 +151,9 @@ absl::Status HaloExchange::Impl::Connect(
     made->blocks.push_back(lockstep::BlockOf(field, coordinates));
     made->padded_types.push_back(
         {field.dtype, plan::PaddedShape(field, coordinates)});
+    made->padded_bytes.push_back(BytesOf(made->padded_types.back()));
+    made->block_bytes.push_back(
+        BytesOf(TensorType{field.dtype, plan::BlockShape(field, coordinates)}));
   }
   prepared->plan = std::move(plan);
   prepared->context = group->context();
@@ -195,7 +200,8 @@ uint64_t HaloExchange::Impl::bytes_received() const {
 
 // --- Calls ------------------------------------------------------------------
 
-absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
+absl::Status HaloExchange::Impl::CheckMemory(const Connection& to,
+                                             const PassMemory& memory,
                                              bool may_be_in_place) const {
   const auto refuse = [this](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(*names_[0], ": ", why));
@@ -212,11 +218,41 @@ absl::Status HaloExchange::Impl::CheckMemory(const PassMemory& memory,
     if (memory.padded[i] != nullptr) continue;
     return refuse(absl::StrFormat("padded tensor %d is null", i));
   }
-  if (null_blocks == 0) return absl::OkStatus();
+  if (null_blocks == 0) return CheckOverlaps(to, memory);
   if (!may_be_in_place || null_blocks != memory.blocks.size()) {
     return refuse(absl::StrFormat(
         "%d of %d blocks are null%s", null_blocks, memory.blocks.size(),
         may_be_in_place ? ": in place all are, else none" : ""));
+  }
+  return CheckOverlaps(to, memory);
+}
+
+absl::Status HaloExchange::Impl::CheckOverlaps(const Connection& to,
+                                               const PassMemory& memory) const {
+  const auto overlap = [](const void* a, uint64_t a_bytes, const void* b,
+                          uint64_t b_bytes) {
+    const auto a_begin = reinterpret_cast<uintptr_t>(a);
+    const auto b_begin = reinterpret_cast<uintptr_t>(b);
+    return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+  };
+  for (size_t i = 0; i < memory.padded.size(); ++i) {
+    for (size_t j = 0; j < memory.blocks.size(); ++j) {
+      if (memory.blocks[j] != nullptr &&
+          overlap(memory.padded[i], to.padded_bytes[i], memory.blocks[j],
+                  to.block_bytes[j])) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: padded tensor %d and block %d overlap: in place, blocks are "
+            "null",
+            *names_[0], i, j));
+      }
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (overlap(memory.padded[i], to.padded_bytes[i], memory.padded[j],
+                  to.padded_bytes[j])) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "%s: padded tensors %d and %d overlap", *names_[0], j, i));
+      }
+    }
   }
   return absl::OkStatus();
 }
@@ -326,12 +362,20 @@ absl::Status HaloExchange::Impl::Explained(const Connection& to,
   return members == nullptr ? error : members->Explained(*names_[0], error);
 }
 
+absl::Status HaloExchange::Impl::SecondThread() const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      *names_[0],
+      ": another thread calls an exchange over the same axes: one at a time"));
+}
+
 absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
     Pass pass, PassMemory memory, absl::Span<const Event> after) {
-  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
-  if (!status.ok()) return status;
   const auto to = connected();
   if (!to.ok()) return to.status();
+  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
+  if (!status.ok()) return status;
+  const HaloGroup::Call only(*(*to)->group);
+  if (!only.is_only()) return SecondThread();
   const auto stream = (*to)->group->OwnStream();
   if (!stream.ok()) return stream.status();
   for (const Event& event : after) (*stream)->WaitFor(event);
@@ -350,10 +394,12 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
 
 absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
                                      Stream& stream) {
-  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
-  if (!status.ok()) return status;
   const auto to = connected();
   if (!to.ok()) return to.status();
+  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
+  if (!status.ok()) return status;
+  const HaloGroup::Call only(*(*to)->group);
+  if (!only.is_only()) return SecondThread();
   Event done;
   return Enqueue(*to, pass, std::move(memory), stream, nullptr, &done).status();
 }
@@ -365,8 +411,10 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
     const auto pending = Start(pass, std::move(memory), {});
     return pending.ok() ? pending->Wait() : pending.status();
   }
-  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/true);
+  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
   if (!status.ok()) return status;
+  const HaloGroup::Call only(*(*to)->group);
+  if (!only.is_only()) return SecondThread();
   HostStream& stream = (*to)->group->InlineStream();
   const Call call = MakeCall(*(*to)->prepared, pass, memory);
   Event done;
@@ -380,10 +428,10 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
 }
 
 absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
-  absl::Status status = CheckMemory(memory, /*may_be_in_place=*/false);
-  if (!status.ok()) return status;
   const auto to = connected();
   if (!to.ok()) return to.status();
+  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/false);
+  if (!status.ok()) return status;
   transport::DeviceContext& context = *(*to)->prepared->context;
   Stream* used = stream;
   if (used == nullptr && (*to)->group->on_device()) {

@@ -94,12 +94,16 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
     std::shared_ptr<halo::HaloGroup> group;
     std::vector<HaloBlock> blocks;
     std::vector<TensorType> padded_types;
+    std::vector<uint64_t> block_bytes, padded_bytes;
   };
   struct Call;
 
   absl::StatusOr<std::shared_ptr<const Connection>> connected() const;
-  absl::Status CheckMemory(const PassMemory& memory,
+  absl::Status CheckMemory(const Connection& to, const PassMemory& memory,
                            bool may_be_in_place) const;
+  // What is written must not overlap anything else of the call.
+  absl::Status CheckOverlaps(const Connection& to,
+                             const PassMemory& memory) const;
   static Call MakeCall(const Prepared& prepared, Pass pass,
                        const PassMemory& memory);
   // Enqueues local work; null: runs it here.
@@ -117,6 +121,7 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   absl::StatusOr<std::shared_ptr<Communicator>> EnqueueCall(
       const Connection& to, const Call& call,
       const std::shared_ptr<const Call>& kept, Stream& stream, Event* done);
+  absl::Status SecondThread() const;
   absl::Status Explained(const Connection& to, const absl::Status& error) const;
 
   const HaloSpec spec_;

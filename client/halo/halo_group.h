@@ -1,13 +1,14 @@
 // The ranks that exchange halos over the same axes, as one of them sees them:
 // their communicator, the streams of their exchanges, and the device.
 //
-// Threads:   one at a time.
+// Threads:   one at a time; Call finds out if there are more.
 // Ownership: calls in flight do not own it, since they may run on its streams,
 //            whose destruction waits for them.
 
 #ifndef LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
 #define LOCKSTEP_CLIENT_HALO_HALO_GROUP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,25 @@ class HaloGroup {
         context_(std::move(context)),
         allocate_(std::move(allocate)),
         traffic_(std::move(traffic)) {}
+
+  // A call of one thread, from its checks until it is enqueued.
+  class Call {
+   public:
+    explicit Call(HaloGroup& group)
+        : group_(group), is_only_(!group.in_call_.exchange(true)) {}
+    ~Call() {
+      if (is_only_) group_.in_call_.store(false);
+    }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    // False: another thread is in a call, which this one must not disturb.
+    bool is_only() const { return is_only_; }
+
+   private:
+    HaloGroup& group_;
+    const bool is_only_;
+  };
 
   // Null for one rank alone.
   AxisGroup::Impl* members() const { return members_.get(); }
@@ -69,6 +89,7 @@ class HaloGroup {
   }
 
  private:
+  std::atomic<bool> in_call_{false};
   const std::shared_ptr<AxisGroup::Impl> members_;
   const std::shared_ptr<transport::DeviceContext> context_;
   const Allocate allocate_;

@@ -37,22 +37,22 @@
 //          device the ranks must call them in one order, and not while
 //          gradients are being reduced.
 // Numerics: Forward copies bits. Backward adds in one order on every transport:
-//          what the rank's own padded block has, then the peers' sums by rank;
+//          what the rank's own padded block has, then peers' copies by rank;
 //          each addition is rounded once (halves and f8 are added in f32),
 //          integers wrap, a bool is the or.
-// Memory:  rows of the whole tensor, without gaps. Host memory, or with
-//          transport: nccl that of the device. Valid and unchanged until the
-//          operation is complete; blocks and padded tensors do not overlap.
+// Memory:  rows of the whole tensor, without gaps; the host's, or with
+//          transport: nccl the device's. Valid and unchanged until the
+//          operation is complete. Padded tensors overlap nothing (in place:
+//          null blocks, of all tensors), and are not read before that.
 // Threads: one at a time for exchanges over the same axes; Wait from any.
-// Ownership: a handle is a value, copies refer to the same exchange. Destroyed
-//          before the session.
+// Ownership: a handle is a value; all are destroyed before the session.
 // Progress: a completed exchange is progress of its rank.
-// Errors:  InvalidArgument for null memory (but see in place), another number
-//          of tensors than declared, and a stream of other memory;
-//          FailedPrecondition before the session is connected, and after it is
-//          gone; Unimplemented for a captured stream if messages are packed;
-//          all with nothing enqueued. Later errors are those of Wait and of
-//          the stream; after the end of the epoch its cause (Session::status).
+// Errors:  InvalidArgument for null or overlapping memory, another number of
+//          tensors than declared, and a stream of other memory;
+//          FailedPrecondition before the session is connected, after it is
+//          gone, and during a call of another thread for the same axes;
+//          Unimplemented for a captured stream if messages are packed: all with
+//          nothing enqueued. Later errors are those of Wait and of the stream.
 
 #ifndef LOCKSTEP_HALO_EXCHANGE_H_
 #define LOCKSTEP_HALO_EXCHANGE_H_

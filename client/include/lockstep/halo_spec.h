@@ -23,8 +23,8 @@
 //   none           | a b c d |         nothing is added beyond the field's edge
 //
 // A cell that is beyond the edge of several dimensions is constant if one of
-// them is zero or constant (of the last of them, as if they were padded in
-// their order); otherwise each dimension's rule is applied.
+// them is zero or constant (of the last of them in the tensor's order, as if
+// it were padded in it); otherwise each dimension's rule is applied.
 
 #ifndef LOCKSTEP_HALO_SPEC_H_
 #define LOCKSTEP_HALO_SPEC_H_
@@ -78,7 +78,7 @@ struct HaloDim {
   int64_t low = 0;   // cells before the block, not negative; or kWholeField
   int64_t high = 0;  // cells after the block
   HaloEdge edge = HaloEdge::kZero;
-  double constant = 0;  // kConstant: rounded to the tensor's dtype
+  double constant = 0;  // kConstant: finite, at most the dtype's largest
   bool operator==(const HaloDim&) const = default;
 };
 

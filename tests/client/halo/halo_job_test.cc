@@ -1,7 +1,10 @@
 // Halo exchanges in whole jobs: the real coordinator core, the in-process
 // transport.
 
+#include <array>
+#include <atomic>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "lockstep/halo_exchange.h"
@@ -118,6 +121,39 @@ TEST_F(HaloJobTest, BackwardAddsEachGradientToTheCellThatWasCopied) {
   LeaveAll();
 }
 
+// Rank 1 of each group comes only when a call of its peer has been refused.
+TEST_F(HaloJobTest, OneOfTwoThreadsIsRefused) {
+  JoinAll();
+  std::array<std::atomic<bool>, 2> refused{};  // by the coordinate on data
+  ForAll([&](Session& session) {
+    const bool is_first = LatOf(session) == 0;
+    const auto halo = *session.Halo(RowsOf(session, HaloEdge::kZero));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    std::atomic<bool>& peer_refused =
+        refused[static_cast<size_t>(session.rank()) / 2];
+    std::array<std::vector<float>, 2> padded;
+    padded.fill(std::vector<float>(12));
+    if (!is_first) {
+      while (!peer_refused) std::this_thread::yield();
+      EXPECT_TRUE(halo.Forward({nullptr}, {padded[0].data()}).ok());
+      return;
+    }
+    std::array<absl::Status, 2> results;
+    const auto call = [&](size_t i) {
+      results[i] = halo.Forward({nullptr}, {padded[i].data()});
+      if (!results[i].ok()) peer_refused = true;
+    };
+    std::thread other([&] { call(1); });
+    call(0);
+    other.join();
+    EXPECT_NE(results[0].ok(), results[1].ok());
+    EXPECT_THAT(
+        std::string(results[results[0].ok() ? 1 : 0].message()),
+        HasSubstr("another thread calls an exchange over the same axes"));
+  });
+  LeaveAll();
+}
+
 TEST_F(HaloJobTest, WholeFieldsAreGatheredAndTheirGradientsSummed) {
   JoinAll();
   ForAll([this](Session& session) {
@@ -194,6 +230,17 @@ TEST_F(HaloJobTest, WrongDeclarationsAndCallsHaveNoEffect) {
         HasSubstr("1 padded tensors and 2 blocks are given, it has 1"));
     EXPECT_THAT(std::string(halo.Trim({padded.data()}, {nullptr}).message()),
                 HasSubstr("1 of 1 blocks are null"));
+    for (float* const block : {padded.data(), padded.data() + 9}) {
+      for (const absl::Status& status :
+           {halo.Forward({block}, {padded.data()}),
+            halo.Backward({padded.data()}, {block}),
+            halo.Trim({padded.data()}, {block}),
+            halo.Start({block}, {padded.data()}).status()}) {
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("padded tensor 0 and block 0 overlap: in place, "
+                              "blocks are null"));
+      }
+    }
     EXPECT_TRUE(halo.Forward({x.data()}, {padded.data()}).ok());
   });
   LeaveAll();
