@@ -17,22 +17,8 @@ uint64_t Elements(absl::Span<const int64_t> shape) {
 }
 
 // "slice 3 at [0,4] of shape [2,2]"
-std::string BoxText(size_t index, const TensorBox& box) {
-  return absl::StrCat("slice ", index, " at [", absl::StrJoin(box.begin, ","),
-                      "] of shape [", absl::StrJoin(box.shape, ","), "]");
-}
-
-bool IsInside(absl::Span<const int64_t> shape, const TensorBox& box) {
-  if (box.begin.size() != shape.size() || box.shape.size() != shape.size()) {
-    return false;
-  }
-  for (size_t d = 0; d < shape.size(); ++d) {
-    const bool inside = box.begin[d] >= 0 && box.shape[d] >= 0 &&
-                        box.begin[d] <= shape[d] &&
-                        box.shape[d] <= shape[d] - box.begin[d];
-    if (!inside) return false;
-  }
-  return true;
+std::string SliceText(size_t index, const TensorBox& box) {
+  return absl::StrCat("slice ", index, " at ", BoxText(box));
 }
 
 bool Overlap(const TensorBox& a, const TensorBox& b) {
@@ -76,8 +62,8 @@ std::string OverlapFault(size_t dimensions, absl::Span<const TensorBox> boxes) {
     });
     for (const size_t k : open) {
       if (Overlap(boxes[i], boxes[k])) {
-        return absl::StrCat(BoxText(k, boxes[k]), " and ", BoxText(i, boxes[i]),
-                            " overlap");
+        return absl::StrCat(SliceText(k, boxes[k]), " and ",
+                            SliceText(i, boxes[i]), " overlap");
       }
     }
     open.push_back(i);
@@ -87,16 +73,34 @@ std::string OverlapFault(size_t dimensions, absl::Span<const TensorBox> boxes) {
 
 }  // namespace
 
+bool IsInside(absl::Span<const int64_t> shape, const TensorBox& box) {
+  if (box.begin.size() != shape.size() || box.shape.size() != shape.size()) {
+    return false;
+  }
+  for (size_t d = 0; d < shape.size(); ++d) {
+    const bool inside = box.begin[d] >= 0 && box.shape[d] >= 0 &&
+                        box.begin[d] <= shape[d] &&
+                        box.shape[d] <= shape[d] - box.begin[d];
+    if (!inside) return false;
+  }
+  return true;
+}
+
+std::string BoxText(const TensorBox& box) {
+  return absl::StrCat("[", absl::StrJoin(box.begin, ","), "] of shape [",
+                      absl::StrJoin(box.shape, ","), "]");
+}
+
 std::string TilingFault(absl::Span<const int64_t> shape,
                         absl::Span<const TensorBox> boxes) {
   const uint64_t elements = Elements(shape);
   for (size_t i = 0; i < boxes.size(); ++i) {
     if (!IsInside(shape, boxes[i])) {
-      return absl::StrCat(BoxText(i, boxes[i]), " is not inside of [",
+      return absl::StrCat(SliceText(i, boxes[i]), " is not inside of [",
                           absl::StrJoin(shape, ","), "]");
     }
     if (elements > 0 && Elements(boxes[i].shape) == 0) {
-      return absl::StrCat(BoxText(i, boxes[i]), " has no elements");
+      return absl::StrCat(SliceText(i, boxes[i]), " has no elements");
     }
   }
   if (elements == 0) return "";

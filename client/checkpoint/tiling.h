@@ -1,4 +1,4 @@
-// Whether boxes fill a space of integer points exactly once.
+// Boxes of integer points, and whether several fill a space exactly once.
 //
 // Threads: pure functions.
 
@@ -22,6 +22,13 @@ namespace lockstep::checkpoint {
 // divide a tensor mostly along one dimension take n log n steps.
 std::string TilingFault(absl::Span<const int64_t> shape,
                         absl::Span<const TensorBox> boxes);
+
+// Whether the box has as many dimensions as `shape` and no point beyond it. A
+// box without points may be at its end.
+bool IsInside(absl::Span<const int64_t> shape, const TensorBox& box);
+
+// "[0,4] of shape [2,2]": for messages.
+std::string BoxText(const TensorBox& box);
 
 }  // namespace lockstep::checkpoint
 
