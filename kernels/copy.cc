@@ -61,7 +61,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::kernels {
 
-// From here on the C library copies by rep movsb, where processors have it.
+// The C library copies this much and more by one instruction (copy.h).
 constexpr size_t kInstructionBytes = 8 << 10;
 constexpr uintptr_t kPageBytes = 4096;
 constexpr uintptr_t kLittle = 1024;

@@ -10,14 +10,14 @@ using plan::HaloPass;
 
 namespace {
 
-HaloExchange::Impl::Pointers Mutable(absl::Span<const void* const> pointers) {
-  HaloExchange::Impl::Pointers made;
+halo::Pointers Mutable(absl::Span<const void* const> pointers) {
+  halo::Pointers made;
   for (const void* pointer : pointers) {
     made.push_back(const_cast<void*>(pointer));  // inputs are only read
   }
   return made;
 }
-HaloExchange::Impl::Pointers Mutable(absl::Span<void* const> pointers) {
+halo::Pointers Mutable(absl::Span<void* const> pointers) {
   return {pointers.begin(), pointers.end()};
 }
 

@@ -151,8 +151,8 @@ absl::Status HaloExchange::Impl::Connect(
     made->blocks.push_back(lockstep::BlockOf(field, coordinates));
     made->padded_types.push_back(
         {field.dtype, plan::PaddedShape(field, coordinates)});
-    made->padded_bytes.push_back(BytesOf(made->padded_types.back()));
-    made->block_bytes.push_back(
+    made->bytes.padded.push_back(BytesOf(made->padded_types.back()));
+    made->bytes.blocks.push_back(
         BytesOf(TensorType{field.dtype, plan::BlockShape(field, coordinates)}));
   }
   prepared->plan = std::move(plan);
@@ -199,63 +199,6 @@ uint64_t HaloExchange::Impl::bytes_received() const {
 }
 
 // --- Calls ------------------------------------------------------------------
-
-absl::Status HaloExchange::Impl::CheckMemory(const Connection& to,
-                                             const PassMemory& memory,
-                                             bool may_be_in_place) const {
-  const auto refuse = [this](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat(*names_[0], ": ", why));
-  };
-  if (memory.padded.size() != spec_.tensors.size() ||
-      memory.blocks.size() != spec_.tensors.size()) {
-    return refuse(absl::StrFormat(
-        "%d padded tensors and %d blocks are given, it has %d",
-        memory.padded.size(), memory.blocks.size(), spec_.tensors.size()));
-  }
-  const size_t null_blocks = static_cast<size_t>(
-      std::count(memory.blocks.begin(), memory.blocks.end(), nullptr));
-  for (size_t i = 0; i < memory.padded.size(); ++i) {
-    if (memory.padded[i] != nullptr) continue;
-    return refuse(absl::StrFormat("padded tensor %d is null", i));
-  }
-  if (null_blocks == 0) return CheckOverlaps(to, memory);
-  if (!may_be_in_place || null_blocks != memory.blocks.size()) {
-    return refuse(absl::StrFormat(
-        "%d of %d blocks are null%s", null_blocks, memory.blocks.size(),
-        may_be_in_place ? ": in place all are, else none" : ""));
-  }
-  return CheckOverlaps(to, memory);
-}
-
-absl::Status HaloExchange::Impl::CheckOverlaps(const Connection& to,
-                                               const PassMemory& memory) const {
-  const auto overlap = [](const void* a, uint64_t a_bytes, const void* b,
-                          uint64_t b_bytes) {
-    const auto a_begin = reinterpret_cast<uintptr_t>(a);
-    const auto b_begin = reinterpret_cast<uintptr_t>(b);
-    return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
-  };
-  for (size_t i = 0; i < memory.padded.size(); ++i) {
-    for (size_t j = 0; j < memory.blocks.size(); ++j) {
-      if (memory.blocks[j] != nullptr &&
-          overlap(memory.padded[i], to.padded_bytes[i], memory.blocks[j],
-                  to.block_bytes[j])) {
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "%s: padded tensor %d and block %d overlap: in place, blocks are "
-            "null",
-            *names_[0], i, j));
-      }
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (overlap(memory.padded[i], to.padded_bytes[i], memory.padded[j],
-                  to.padded_bytes[j])) {
-        return absl::InvalidArgumentError(absl::StrFormat(
-            "%s: padded tensors %d and %d overlap", *names_[0], j, i));
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 HaloExchange::Impl::Call HaloExchange::Impl::MakeCall(
     const Prepared& prepared, Pass pass, const PassMemory& memory) {
@@ -372,7 +315,9 @@ absl::StatusOr<PendingCollective> HaloExchange::Impl::Start(
     Pass pass, PassMemory memory, absl::Span<const Event> after) {
   const auto to = connected();
   if (!to.ok()) return to.status();
-  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
+  absl::Status status =
+      halo::CheckMemory(memory, (*to)->bytes,
+                        {.writes_blocks = pass == Pass::kAdjoint}, *names_[0]);
   if (!status.ok()) return status;
   const HaloGroup::Call only(*(*to)->group);
   if (!only.is_only()) return SecondThread();
@@ -396,7 +341,9 @@ absl::Status HaloExchange::Impl::Run(Pass pass, PassMemory memory,
                                      Stream& stream) {
   const auto to = connected();
   if (!to.ok()) return to.status();
-  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
+  absl::Status status =
+      halo::CheckMemory(memory, (*to)->bytes,
+                        {.writes_blocks = pass == Pass::kAdjoint}, *names_[0]);
   if (!status.ok()) return status;
   const HaloGroup::Call only(*(*to)->group);
   if (!only.is_only()) return SecondThread();
@@ -411,7 +358,9 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
     const auto pending = Start(pass, std::move(memory), {});
     return pending.ok() ? pending->Wait() : pending.status();
   }
-  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/true);
+  absl::Status status =
+      halo::CheckMemory(memory, (*to)->bytes,
+                        {.writes_blocks = pass == Pass::kAdjoint}, *names_[0]);
   if (!status.ok()) return status;
   const HaloGroup::Call only(*(*to)->group);
   if (!only.is_only()) return SecondThread();
@@ -430,7 +379,9 @@ absl::Status HaloExchange::Impl::RunAndWait(Pass pass, PassMemory memory) {
 absl::Status HaloExchange::Impl::Trim(PassMemory memory, Stream* stream) {
   const auto to = connected();
   if (!to.ok()) return to.status();
-  absl::Status status = CheckMemory(**to, memory, /*may_be_in_place=*/false);
+  absl::Status status = halo::CheckMemory(
+      memory, (*to)->bytes, {.may_be_in_place = false, .writes_blocks = true},
+      *names_[0]);
   if (!status.ok()) return status;
   transport::DeviceContext& context = *(*to)->prepared->context;
   Stream* used = stream;

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -28,6 +27,7 @@
 #include "client/collectives/call_stream.h"
 #include "client/halo/box_lists.h"
 #include "client/halo/halo_group.h"
+#include "client/halo/pass_memory.h"
 #include "lockstep/halo_exchange.h"
 #include "plan/ir.h"
 
@@ -58,13 +58,7 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
   // connected.
   uint64_t bytes_received() const;
 
-  // The memory of a call: padded tensors, or their gradients, and blocks, or
-  // theirs. All blocks are null in place.
-  using Pointers = absl::InlinedVector<void*, 4>;
-  struct PassMemory {
-    Pointers padded;
-    Pointers blocks;
-  };
+  using PassMemory = halo::PassMemory;
 
   // Enqueues a pass. Start: on the own stream; Run: on `stream`.
   absl::StatusOr<PendingCollective> Start(Pass pass, PassMemory memory,
@@ -94,16 +88,11 @@ class HaloExchange::Impl : public std::enable_shared_from_this<Impl> {
     std::shared_ptr<halo::HaloGroup> group;
     std::vector<HaloBlock> blocks;
     std::vector<TensorType> padded_types;
-    std::vector<uint64_t> block_bytes, padded_bytes;
+    halo::PassBytes bytes;
   };
   struct Call;
 
   absl::StatusOr<std::shared_ptr<const Connection>> connected() const;
-  absl::Status CheckMemory(const Connection& to, const PassMemory& memory,
-                           bool may_be_in_place) const;
-  // What is written must not overlap anything else of the call.
-  absl::Status CheckOverlaps(const Connection& to,
-                             const PassMemory& memory) const;
   static Call MakeCall(const Prepared& prepared, Pass pass,
                        const PassMemory& memory);
   // Enqueues local work; null: runs it here.

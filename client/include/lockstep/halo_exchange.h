@@ -42,8 +42,8 @@
 //          integers wrap, a bool is the or.
 // Memory:  rows of the whole tensor, without gaps; the host's, or with
 //          transport: nccl the device's. Valid and unchanged until the
-//          operation is complete. Padded tensors overlap nothing (in place:
-//          null blocks, of all tensors), and are not read before that.
+//          operation is complete. What is written overlaps nothing (in place:
+//          null blocks, of all tensors), and is not read before that.
 // Threads: one at a time for exchanges over the same axes; Wait from any.
 // Ownership: a handle is a value; all are destroyed before the session.
 // Progress: a completed exchange is progress of its rank.
