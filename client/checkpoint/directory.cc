@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -47,10 +48,6 @@ absl::StatusOr<bool> Is(FileKind kind, FileSystem* files,
 
 absl::StatusOr<bool> HasManifest(FileSystem* files, const std::string& folder) {
   return Is(FileKind::kRegular, files, Join(folder, kManifestName));
-}
-
-absl::Status WithPath(const std::string& path, const absl::Status& error) {
-  return absl::Status(error.code(), absl::StrCat(path, ": ", error.message()));
 }
 
 absl::Status CheckAttempt(const AttemptId& id, const Manifest& manifest) {
@@ -156,9 +153,9 @@ absl::StatusOr<std::string> CreateAttempt(FileSystem* files,
 absl::Status Commit(FileSystem* files, const AttemptFolder& folder,
                     const Manifest& manifest) {
   absl::Status fits = CheckAttempt(folder.id, manifest);
-  if (!fits.ok()) return WithPath(folder.path, fits);
+  if (!fits.ok()) return WithContext(folder.path, fits);
   const auto text = FormatManifest(manifest);
-  if (!text.ok()) return WithPath(folder.path, text.status());
+  if (!text.ok()) return WithContext(folder.path, text.status());
   // The names of the files, before the one that says that they are there.
   absl::Status synced = files->SyncDirectory(folder.path);
   if (!synced.ok()) return synced;
@@ -173,7 +170,7 @@ absl::StatusOr<Manifest> ReadManifest(FileSystem* files,
   auto manifest = ParseManifest(*text);
   absl::Status status = manifest.status();
   if (status.ok()) status = CheckAttempt(folder.id, *manifest);
-  if (!status.ok()) return WithPath(path, status);
+  if (!status.ok()) return WithContext(path, status);
   return manifest;
 }
 

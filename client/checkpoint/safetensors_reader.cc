@@ -6,16 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr size_t kNamedMax = 3;  // blocks and tensors in a message
-
-absl::Status Prefixed(const absl::Status& status, absl::string_view prefix) {
-  return absl::Status(status.code(),
-                      absl::StrCat(prefix, ": ", status.message()));
-}
 
 struct OpenedHeader {
   SafetensorsHeader header;
@@ -51,7 +47,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     return absl::DataLossError(
         absl::StrCat(path, ": ", opened.status().message()));
   }
-  if (!opened.ok()) return Prefixed(opened.status(), path);
+  if (!opened.ok()) return WithContext(path, opened.status());
   return std::unique_ptr<SafetensorsReader>(new SafetensorsReader(
       path, *std::move(file), std::move(opened->header), opened->data_begin));
 }
@@ -84,7 +80,8 @@ absl::Status SafetensorsReader::Read(const StoredTensor& tensor,
                       bytes, " bytes from ", offset,
                       " on were asked for; it has ", tensor.bytes()));
   if (status.ok()) return status;
-  return Prefixed(status, absl::StrCat(path_, ": ", TensorText(tensor.name)));
+  return WithContext(absl::StrCat(path_, ": ", TensorText(tensor.name)),
+                     status);
 }
 
 std::string SafetensorsReader::ContentsOf(uint64_t begin, uint64_t end) const {
@@ -107,7 +104,7 @@ std::string SafetensorsReader::ContentsOf(uint64_t begin, uint64_t end) const {
 
 absl::Status SafetensorsReader::VerifyAll() {
   const absl::StatusOr<std::vector<BadBlock>> bad = file_.VerifyAll();
-  if (!bad.ok()) return Prefixed(bad.status(), path_);
+  if (!bad.ok()) return WithContext(path_, bad.status());
   if (bad->empty()) return absl::OkStatus();
   std::vector<std::string> texts;
   for (size_t i = 0; i < std::min(bad->size(), kNamedMax); ++i) {

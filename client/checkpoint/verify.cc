@@ -6,15 +6,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "client/checkpoint/safetensors_reader.h"
 #include "protocol/tensor_type.h"
 
 namespace lockstep::checkpoint {
 namespace {
-
-absl::Status WithPath(const std::string& path, const absl::Status& error) {
-  return absl::Status(error.code(), absl::StrCat(path, ": ", error.message()));
-}
 
 absl::Status VerifyFile(FileSystem* files, const std::string& folder,
                         const Manifest& manifest, const ManifestFile& file) {
@@ -25,8 +22,8 @@ absl::Status VerifyFile(FileSystem* files, const std::string& folder,
   if (!reader.ok()) return reader.status();
   absl::Status status = (*reader)->VerifyAll();
   if (!status.ok()) return status;
-  status = CompareHeader(manifest, file.name, (*reader)->header());
-  return status.ok() ? status : WithPath(path, status);
+  return WithContext(path,
+                     CompareHeader(manifest, file.name, (*reader)->header()));
 }
 
 }  // namespace
