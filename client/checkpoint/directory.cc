@@ -50,8 +50,8 @@ absl::StatusOr<bool> HasManifest(FileSystem* files, const std::string& folder) {
   return Is(FileKind::kRegular, files, Join(folder, kManifestName));
 }
 
-absl::Status CheckAttempt(const AttemptId& id, const Manifest& manifest) {
-  const AttemptId of{manifest.step, manifest.epoch, manifest.attempt};
+absl::Status CheckAttempt(const CheckpointName& id, const Manifest& manifest) {
+  const CheckpointName of{manifest.step, manifest.epoch, manifest.attempt};
   if (of == id) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("the manifest is that of ", FolderName(of)));
@@ -70,14 +70,14 @@ absl::Status RemoveFolder(FileSystem* files, const std::string& folder) {
 
 }  // namespace
 
-std::string FolderName(const AttemptId& id) {
+std::string FolderName(const CheckpointName& id) {
   return absl::StrCat("step-", id.step, "-epoch-", id.epoch, "-attempt-",
                       id.attempt);
 }
 
-std::optional<AttemptId> ParseFolderName(absl::string_view name) {
+std::optional<CheckpointName> ParseFolderName(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
-  AttemptId id;
+  CheckpointName id;
   if (parts.size() != 6 || !absl::SimpleAtoi(parts[1], &id.step) ||
       !absl::SimpleAtoi(parts[3], &id.epoch) ||
       !absl::SimpleAtoi(parts[5], &id.attempt)) {
@@ -94,7 +94,7 @@ absl::StatusOr<std::vector<AttemptFolder>> ListAttempts(
   if (!names.ok()) return names.status();
   std::vector<AttemptFolder> folders;
   for (const std::string& name : *names) {
-    const std::optional<AttemptId> id = ParseFolderName(name);
+    const std::optional<CheckpointName> id = ParseFolderName(name);
     if (!id) continue;
     AttemptFolder folder{.id = *id, .path = Join(directory, name)};
     const auto is_folder = Is(FileKind::kDirectory, files, folder.path);
@@ -113,7 +113,7 @@ absl::StatusOr<std::vector<AttemptFolder>> ListAttempts(
 absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
     FileSystem* files, const std::string& path) {
   const std::string given = WithoutSlashes(path);
-  const std::optional<AttemptId> id = ParseFolderName(LastName(given));
+  const std::optional<CheckpointName> id = ParseFolderName(LastName(given));
   if (id) {
     const auto committed = HasManifest(files, given);
     if (!committed.ok()) return committed.status();
@@ -142,7 +142,7 @@ absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
 
 absl::StatusOr<std::string> CreateAttempt(FileSystem* files,
                                           const std::string& directory,
-                                          const AttemptId& id) {
+                                          const CheckpointName& id) {
   const std::string path = Join(directory, FolderName(id));
   absl::Status made = files->MakeDirectory(path);
   made.Update(files->SyncDirectory(directory));

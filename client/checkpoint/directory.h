@@ -17,7 +17,6 @@
 #ifndef LOCKSTEP_CLIENT_CHECKPOINT_DIRECTORY_H_
 #define LOCKSTEP_CLIENT_CHECKPOINT_DIRECTORY_H_
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,25 +27,17 @@
 #include "absl/strings/string_view.h"
 #include "base/file_system.h"
 #include "client/checkpoint/manifest.h"
+#include "lockstep/checkpoint_name.h"
 
 namespace lockstep::checkpoint {
 
-// An attempt to save a step. Later steps are greater; of one step, later epochs
-// and attempts are.
-struct AttemptId {
-  int64_t step = 0;
-  int64_t epoch = 0;    // of the job's members
-  int64_t attempt = 0;  // of this step in this epoch
-  auto operator<=>(const AttemptId&) const = default;
-};
-
 // "step-20-epoch-3-attempt-1"
-std::string FolderName(const AttemptId& id);
+std::string FolderName(const CheckpointName& id);
 // The inverse; nullopt for any other text.
-std::optional<AttemptId> ParseFolderName(absl::string_view name);
+std::optional<CheckpointName> ParseFolderName(absl::string_view name);
 
 struct AttemptFolder {
-  AttemptId id;
+  CheckpointName id;
   std::string path;
   bool committed = false;  // has a manifest, which may be damaged
 };
@@ -66,7 +57,7 @@ absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
 // if there was this attempt before.
 absl::StatusOr<std::string> CreateAttempt(FileSystem* files,
                                           const std::string& directory,
-                                          const AttemptId& id);
+                                          const CheckpointName& id);
 
 // Writes the manifest of an attempt whose files are durable, which commits it.
 // After an error, or a crash meanwhile, it is committed or not, never half.

@@ -26,6 +26,7 @@
 #include "client/checkpoint/tiling.h"
 #include "lockstep/mesh.h"
 #include "lockstep/tensor_type.h"
+#include "lockstep/training_state.h"
 
 namespace lockstep::checkpoint {
 
@@ -54,24 +55,6 @@ struct ManifestFile {
   std::string name;
   ContentHashes hashes;  // and the size
   bool operator==(const ManifestFile&) const = default;
-};
-
-// The next sample of an endless stream (lockstep/samples.h).
-struct SampleCursor {
-  uint64_t seed = 0;
-  int64_t dataset_size = 1;
-  int64_t position = 0;
-  bool operator==(const SampleCursor&) const = default;
-};
-
-// What a training loop needs beside its tensors.
-struct TrainingState {
-  int64_t step = 0;
-  int64_t epoch = 0;  // over the data set
-  double learning_rate = 0;
-  std::map<std::string, std::string> metadata;
-  std::optional<SampleCursor> samples;
-  bool operator==(const TrainingState&) const = default;
 };
 
 struct Manifest {

@@ -18,8 +18,8 @@
 namespace lockstep::ctl {
 namespace {
 
+using CheckpointName;
 using checkpoint::AttemptFolder;
-using checkpoint::AttemptId;
 using checkpoint::FolderName;
 using checkpoint::Manifest;
 using e2e::Outcome;

@@ -58,7 +58,7 @@ Json ListEntry(const AttemptFolder& folder,
   return entry;
 }
 
-std::string TrainingText(const checkpoint::TrainingState& training) {
+std::string TrainingText(const TrainingState& training) {
   std::string text =
       absl::StrFormat("training    step %d, epoch %d, learning rate %g\n",
                       training.step, training.epoch, training.learning_rate);

@@ -59,7 +59,7 @@ MAY_INCLUDE = {
 ANYTHING = ("tests", "bench")
 PUBLIC = (_VALUES,)
 WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
-    "arena", "axis_group", "captured_step", "communicator", "device_stream", "domain_norm",
+    "arena", "axis_group", "captured_step", "checkpointer", "communicator", "device_stream", "domain_norm",
     "gradient_sync", "halo_exchange", "halo_layers", "host_calls", "pipeline",
     "pipeline_stage", "session", "stream", "verdict")}
 

@@ -25,7 +25,7 @@ constexpr char kDirectory[] = "/c";
 
 // The whole of a small checkpoint of two ranks: each has half of "w", and the
 // contents differ from step to step.
-absl::Status Save(FileSystem* files, const AttemptId& id) {
+absl::Status Save(FileSystem* files, const CheckpointName& id) {
   const auto path = CreateAttempt(files, kDirectory, id);
   if (!path.ok()) return path.status();
   Manifest manifest{.job = "digits",
@@ -73,7 +73,7 @@ class DirectoryTest : public testing::Test {
 };
 
 TEST_F(DirectoryTest, NamesFoldersAndParsesOnlySuchNames) {
-  const AttemptId id{20, 3, 1};
+  const CheckpointName id{20, 3, 1};
   EXPECT_EQ(FolderName(id), "step-20-epoch-3-attempt-1");
   EXPECT_EQ(ParseFolderName("step-20-epoch-3-attempt-1"), id);
   for (const char* other :
@@ -149,7 +149,7 @@ TEST_F(DirectoryTest, RefusesTheManifestOfAnotherAttempt) {
 
 // A writer that does not know that its attempt was given up.
 TEST_F(DirectoryTest, ALateWriterFails) {
-  const AttemptId id{20, 1, 1};
+  const CheckpointName id{20, 1, 1};
   const std::string path = CreateAttempt(&files_, kDirectory, id).value();
   ASSERT_EQ(RemoveAttempt(&files_, {id, path}), absl::OkStatus());
   const std::string data = PatternBytes(4, 1);
