@@ -35,8 +35,8 @@ namespace lockstep::protocol {
 struct CheckpointDirectory {
   std::string path;   // as rank 0 sees it, for people
   std::string nonce;  // 32 hexadecimal digits
-  // That of save 1 of this epoch; save k has this plus k - 1. Larger than that
-  // of any attempt in the directory.
+  // Larger than the number of any attempt in the directory. Save 1 of this
+  // epoch has it, save k has k - 1 more.
   int64_t first_attempt = 1;
   std::optional<CheckpointName> newest;  // committed
   bool operator==(const CheckpointDirectory&) const = default;

@@ -18,7 +18,6 @@
 namespace lockstep::ctl {
 namespace {
 
-using CheckpointName;
 using checkpoint::AttemptFolder;
 using checkpoint::FolderName;
 using checkpoint::Manifest;
