@@ -8,8 +8,15 @@
 //     data 2   rows 7-9    ranks 4 5
 //
 // Blocks may have different sizes. Ranks that differ only in axes that cut no
-// dimension hold the same block. A tensor may be held by a part of the ranks,
-// as those of one pipeline stage.
+// dimension hold the same block, or slices of it: elements in row-major order.
+// A tensor may be held by a part of the ranks, as those of one pipeline stage.
+//
+// Elements that a rank holds are boxes of the whole tensor. A slice is several,
+// each of them contiguous in the rank's memory:
+//
+//   block [3,4]   . . . a      elements 3-9: the end of a row, whole rows,
+//                 b b b b      the begin of a row
+//                 c c . .
 
 #ifndef LOCKSTEP_PLAN_STATE_STATE_H_
 #define LOCKSTEP_PLAN_STATE_STATE_H_
@@ -21,6 +28,7 @@
 #include "absl/status/status.h"
 #include "lockstep/dtype.h"
 #include "lockstep/mesh.h"
+#include "lockstep/state_spec.h"
 #include "protocol/tensor_box.h"
 
 namespace lockstep::plan {
@@ -40,6 +48,8 @@ struct StateTensor {
   DType dtype = DType::kF32;
   std::vector<StateDim> dims;
   std::vector<int> ranks;  // that hold it, rising
+  // What each of these ranks holds of its block. Empty: all of it.
+  std::vector<StateSlice> slices;
   bool operator==(const StateTensor&) const = default;
 };
 
@@ -47,24 +57,45 @@ struct StateTensor {
 // are 0 4 7 10.
 std::vector<int64_t> EvenBounds(int64_t extent, int blocks);
 
-// InvalidArgument names the tensor, and the dimension or rank: bounds that do
-// not rise from 0 or are not as many as the blocks, an axis that is not in the
-// mesh or cuts twice, ranks that are none or do not rise, elements that no rank
-// holds, a size that overflows.
+// InvalidArgument names the tensor, and the dimension or rank: more dimensions
+// than kStateDimsMax, bounds that do not rise from 0 or are not as many as the
+// blocks, an axis that is not in the mesh or cuts twice, ranks that are none or
+// do not rise, a slice that is not in its block, slices that overlap without
+// being equal, elements that no rank holds, a size that overflows.
 absl::Status Validate(const StateTensor& tensor, const Mesh& mesh);
 
-// The elements that a rank of `tensor.ranks` holds. The tensor must be valid,
-// as below.
-TensorBox BoxOf(const StateTensor& tensor, const Mesh& mesh, int rank);
+// The block of a rank of `tensor.ranks`, whatever slice it holds of it. The
+// tensor must be valid, as below.
+TensorBox BlockOf(const StateTensor& tensor, const Mesh& mesh, int rank);
 
-// Elements that the same ranks hold; at least one.
+// Elements that a rank holds.
+struct HeldBox {
+  TensorBox box;
+  // Where they begin in the rank's memory of the tensor, in elements.
+  int64_t offset = 0;
+  bool operator==(const HeldBox&) const = default;
+};
+
+// All elements that `rank` holds, in the order of its memory: a block, or at
+// most 2 * dims - 1 boxes of a slice. None for a rank that is not in
+// `tensor.ranks`.
+std::vector<HeldBox> BoxesOf(const StateTensor& tensor, const Mesh& mesh,
+                             int rank);
+
+// Divides elements of a block, counted row-major, into boxes without empty
+// ones, in the order of the elements; the first one has offset 0.
+std::vector<HeldBox> BoxesIn(const TensorBox& block, const StateSlice& slice);
+
+// Elements that the same ranks hold, at the same offset; at least one.
 struct StateBlock {
   TensorBox box;
+  int64_t offset = 0;
   std::vector<int> ranks;  // rising
   bool operator==(const StateBlock&) const = default;
 };
 
-// The blocks of a tensor, which tile it, in the order of their first ranks.
+// What ranks hold of a tensor: blocks which tile it, in the order of their
+// first ranks, then of offsets.
 std::vector<StateBlock> BlocksOf(const StateTensor& tensor, const Mesh& mesh);
 
 }  // namespace lockstep::plan

@@ -19,20 +19,24 @@ int64_t BytesOf(const TensorBox& box, DType dtype) {
   return bytes;
 }
 
-// Divides a box along its first dimension of more than one element.
-std::vector<TensorBox> Divided(const TensorBox& box, int64_t parts) {
+// Divides a box along its first dimension of more than one element, so that
+// parts are contiguous where the box is.
+std::vector<HeldBox> Divided(const StateBlock& block, int64_t parts) {
+  const TensorBox& box = block.box;
   const auto dim = std::find_if(box.shape.begin(), box.shape.end(),
                                 [](int64_t extent) { return extent > 1; });
-  if (dim == box.shape.end()) return {box};
+  if (dim == box.shape.end()) return {{box, block.offset}};
   const auto d = static_cast<size_t>(dim - box.shape.begin());
   const std::vector<int64_t> bounds =
       EvenBounds(*dim, static_cast<int>(std::min(parts, *dim)));
-  std::vector<TensorBox> divided;
+  int64_t inner = 1;
+  for (size_t i = d + 1; i < box.shape.size(); ++i) inner *= box.shape[i];
+  std::vector<HeldBox> divided;
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
     TensorBox part = box;
     part.begin[d] += bounds[i];
     part.shape[d] = bounds[i + 1] - bounds[i];
-    divided.push_back(std::move(part));
+    divided.push_back({std::move(part), block.offset + bounds[i] * inner});
   }
   return divided;
 }
@@ -53,10 +57,12 @@ std::vector<std::vector<StateWrite>> AssignWrites(
       const int64_t wanted =
           (BytesOf(block.box, dtype) + part_bytes - 1) / part_bytes;
       const auto holders = static_cast<int64_t>(block.ranks.size());
-      for (TensorBox& box : Divided(block.box, std::min(wanted, holders))) {
-        const int64_t bytes = BytesOf(box, dtype);
+      for (HeldBox& held : Divided(block, std::min(wanted, holders))) {
+        const int64_t bytes = BytesOf(held.box, dtype);
         parts.push_back(
-            {{static_cast<int>(t), std::move(box)}, bytes, &block.ranks});
+            {{static_cast<int>(t), std::move(held.box), held.offset},
+             bytes,
+             &block.ranks});
       }
     }
   }

@@ -28,10 +28,11 @@ namespace lockstep::plan {
 struct StateWrite {
   int tensor = 0;  // index in the list of tensors
   TensorBox box;
+  int64_t offset = 0;  // in the rank's memory of the tensor (HeldBox)
   bool operator==(const StateWrite&) const = default;
 };
 
-// Larger blocks that several ranks hold are divided, into at most as many parts
+// Larger boxes that several ranks hold are divided, into at most as many parts
 // as there are such ranks.
 inline constexpr int64_t kPartBytes = int64_t{64} << 20;
 
