@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "client/checkpoint/weight_index.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -156,6 +157,8 @@ absl::Status Commit(FileSystem* files, const AttemptFolder& folder,
   if (!fits.ok()) return WithContext(folder.path, fits);
   const auto text = FormatManifest(manifest);
   if (!text.ok()) return WithContext(folder.path, text.status());
+  absl::Status indexed = WriteWeightIndex(files, folder.path, manifest);
+  if (!indexed.ok()) return indexed;
   // The names of the files, before the one that says that they are there.
   absl::Status synced = files->SyncDirectory(folder.path);
   if (!synced.ok()) return synced;

@@ -59,7 +59,8 @@ absl::StatusOr<std::string> CreateAttempt(FileSystem* files,
                                           const std::string& directory,
                                           const CheckpointName& id);
 
-// Writes the manifest of an attempt whose files are durable, which commits it.
+// Writes the manifest of an attempt whose files are durable, which commits it,
+// and before it the index of its whole tensors (weight_index.h).
 // After an error, or a crash meanwhile, it is committed or not, never half.
 // InvalidArgument for a manifest that is not valid, or of another attempt.
 absl::Status Commit(FileSystem* files, const AttemptFolder& folder,
