@@ -32,6 +32,10 @@ absl::StatusOr<std::unique_ptr<CheckpointReader>> CheckpointReader::Open(
     return absl::InvalidArgumentError(
         absl::StrCat(folder, " cannot be read with open_files_max = 0"));
   }
+  if (manifest.is_foreign && options.check != HashCheck::kOff) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        folder, " has no hashes: it can be read without comparing them only"));
+  }
   return std::unique_ptr<CheckpointReader>(new CheckpointReader(
       files, std::move(folder), std::move(manifest), options));
 }
@@ -123,11 +127,12 @@ absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(size_t file) {
   }
   if (open_.size() == options_.open_files_max) open_.pop_back();
   const ManifestFile& listed = manifest_.files[file];
-  auto reader = SafetensorsReader::Open(
-      files_, PathOf(file),
-      {.check = options_.check,
-       .expected = listed.hashes,
-       .sample_seed = options_.sample_seed + HashBlock(listed.name)});
+  ReadChecks checks = {
+      .check = options_.check,
+      .sample_seed = options_.sample_seed + HashBlock(listed.name)};
+  if (!manifest_.is_foreign) checks.expected = listed.hashes;
+  auto reader =
+      SafetensorsReader::Open(files_, PathOf(file), std::move(checks));
   if (!reader.ok()) return reader.status();
   absl::Status status =
       CompareHeader(manifest_, listed.name, (*reader)->header());

@@ -64,7 +64,8 @@ struct BoxRead {
 
 class CheckpointReader {
  public:
-  // Opens no file yet. InvalidArgument for a manifest that is not valid.
+  // Opens no file yet. InvalidArgument for a manifest that is not valid, and
+  // for a foreign one unless `check` is kOff.
   static absl::StatusOr<std::unique_ptr<CheckpointReader>> Open(
       FileSystem* files, std::string folder, Manifest manifest,
       CheckpointReaderOptions options = {});

@@ -15,6 +15,7 @@
 #include "client/checkpoint/checked_file.h"
 #include "client/checkpoint/manifest.h"
 #include "client/checkpoint/safetensors_writer.h"
+#include "client/checkpoint/whole_tensors.h"
 
 namespace lockstep::checkpoint {
 
@@ -27,6 +28,7 @@ struct ConsolidateOptions {
   // The checkpoint's files that are open at a time. If a tensor's slices are in
   // more files and divide its rows, their blocks are read several times.
   size_t open_files_max = 64;
+  CopyProgress on_progress;
 };
 
 // Creates `target` with every tensor of the checkpoint in `folder` under its

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/text/utf8.h"
 #include "client/checkpoint/safetensors.h"
 
@@ -29,6 +30,28 @@ bool IsPlainFileName(const std::string& name) {
 bool IsHexDigest(const std::string& text) {
   return text.size() == 32 &&
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+bool IsPathBelow(const std::string& name) {
+  for (absl::string_view part : absl::StrSplit(name, '/')) {
+    if (part.empty() || part == "." || part == "..") return false;
+  }
+  return name.size() <= 4096 && IsPrintableUtf8(name);
+}
+
+absl::Status CheckForeignFiles(const std::vector<ManifestFile>& files) {
+  std::set<absl::string_view> names;
+  for (const ManifestFile& file : files) {
+    const std::string text = FileText(file.name);
+    if (!IsPathBelow(file.name)) {
+      return Refused(text, "has no path below the folder");
+    }
+    if (!names.insert(file.name).second) return Refused(text, "is there twice");
+    if (!file.hashes.file.empty() || !file.hashes.blocks.empty()) {
+      return Refused(text, "is foreign and has hashes");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckFiles(const std::vector<ManifestFile>& files) {
@@ -137,7 +160,10 @@ absl::Status Validate(const Manifest& manifest) {
   }
   absl::Status status = Validate(manifest.mesh);
   if (status.ok()) status = CheckTraining(manifest.training);
-  if (status.ok()) status = CheckFiles(manifest.files);
+  if (status.ok()) {
+    status = manifest.is_foreign ? CheckForeignFiles(manifest.files)
+                                 : CheckFiles(manifest.files);
+  }
   if (status.ok()) status = CheckTensors(manifest);
   return status;
 }

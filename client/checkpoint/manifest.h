@@ -66,6 +66,10 @@ struct Manifest {
   TrainingState training;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;
+  // Made from files of another program (foreign.h), and never written: files
+  // may be in folders below the manifest's, have no hashes, and may hold more
+  // than the tensors that are listed.
+  bool is_foreign = false;
   bool operator==(const Manifest&) const = default;
 };
 
@@ -74,11 +78,13 @@ struct Manifest {
 // of tensors are printable, each once. The slices of a tensor fill its shape
 // exactly once, are in listed files, and no two have one `stored_as` in one
 // file. Numbers are at least 0, the learning rate is finite, the mesh is valid,
-// and a file has as many hashes as blocks.
+// and a file has as many hashes as blocks. A foreign manifest has paths without
+// "." and ".." for names of files, and no hashes.
 absl::Status Validate(const Manifest& manifest);
 
 // The text of a valid manifest, UTF-8, a line for each tensor and file. The
-// same manifest gives the same bytes. Errors are those of Validate.
+// same manifest gives the same bytes. Errors are those of Validate, and
+// InvalidArgument for a foreign manifest.
 absl::StatusOr<std::string> FormatManifest(const Manifest& manifest);
 
 // The inverse. DataLoss if the hash at the end is not that of the text: a byte

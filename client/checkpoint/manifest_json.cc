@@ -218,6 +218,9 @@ absl::Status CheckDigest(absl::string_view text) {
 absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
   absl::Status valid = Validate(manifest);
   if (!valid.ok()) return valid;
+  if (manifest.is_foreign) {
+    return absl::InvalidArgumentError("the manifest of foreign files");
+  }
   std::string text =
       absl::StrCat("{\"version\":", kManifestVersion,
                    ",\n\"job\":", nlohmann::json(manifest.job).dump(),

@@ -19,7 +19,7 @@ namespace lockstep::checkpoint {
 
 // DataLoss if the header of a file is not what the manifest says of it: names
 // the tensor. Each slice must be stored with its dtype and shape, and each
-// stored tensor be a slice.
+// stored tensor be a slice; foreign files may have more.
 absl::Status CompareHeader(const Manifest& manifest, const std::string& file,
                            const SafetensorsHeader& header);
 

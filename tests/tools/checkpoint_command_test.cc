@@ -198,6 +198,101 @@ TEST_F(CheckpointCommandTest, PruneTakesNoSingleCheckpointAndNeedsANumber) {
   EXPECT_EQ(Checkpoint({"prune", Job(), "--keep-last", "0"}).code, 2);
 }
 
+TEST_F(CheckpointCommandTest, ConsolidatesTheNewestOrAStepIntoOneFile) {
+  Save(10);
+  Save(20);
+  const std::string file = folder_.path() / "all.safetensors";
+  const Outcome newest = Checkpoint({"consolidate", Job(), file});
+  EXPECT_EQ(newest.code, 0) << newest.output;
+  EXPECT_THAT(newest.output, AllOf(HasSubstr(file + ": 1 tensor of step 20"),
+                                   Not(HasSubstr("no hashes"))));
+  const Outcome again = Checkpoint({"consolidate", Job(), file});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.output, HasSubstr(file));
+  const Outcome older =
+      Checkpoint({"consolidate", directory_, Job(), "--step", "10"});
+  EXPECT_EQ(older.code, 0) << older.output;
+  EXPECT_THAT(older.output, HasSubstr(Job() + "/model.safetensors: 1 tensor of "
+                                              "step 10"));
+  const Outcome none = Checkpoint({"consolidate", Job(), "x", "--step", "15"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.output, HasSubstr("no committed checkpoint of step 15"));
+  EXPECT_EQ(Checkpoint({"consolidate", Job()}).code, 2);
+}
+
+TEST_F(CheckpointCommandTest, ConsolidateComparesTheHashesThatItIsToldTo) {
+  Save(10);
+  FlipLastBit(FileOf(10));
+  const std::string file = folder_.path() / "all.safetensors";
+  const Outcome full = Checkpoint({"consolidate", Job(), file});
+  EXPECT_EQ(full.code, 1);
+  EXPECT_THAT(full.output, AllOf(HasSubstr(FileOf(10)), HasSubstr("\"w\"")));
+  EXPECT_EQ(Checkpoint({"consolidate", Job(), file, "--check", "off"}).code, 0);
+  EXPECT_EQ(Checkpoint({"consolidate", Job(), "x", "--check", "no"}).code, 2);
+}
+
+TEST_F(CheckpointCommandTest, ImportsAFileIntoTheDirectoryOfAJob) {
+  Save(10);
+  const std::string file = folder_.path() / "all.safetensors";
+  ASSERT_EQ(Checkpoint({"consolidate", Job(), file}).code, 0);
+  const std::string job = folder_.path() / "new";
+  const Outcome imported = Checkpoint({"import", file, job, "--step", "7"});
+  EXPECT_EQ(imported.code, 0) << imported.output;
+  const std::string folder = job + "/checkpoints/step-7-epoch-0-attempt-1";
+  EXPECT_THAT(imported.output,
+              AllOf(HasSubstr(folder + ": 1 tensor"), HasSubstr("no hashes")));
+  EXPECT_THAT(Checkpoint({"verify", job}).output,
+              HasSubstr(folder + ": verified: 1 tensors in 1 files"));
+  const Outcome again = Checkpoint({"import", file, job, "--step", "7"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.output, HasSubstr(folder));
+  const std::string back = folder_.path() / "back.safetensors";
+  ASSERT_EQ(Checkpoint({"consolidate", job, back}).code, 0);
+  const std::string tail(16, ' ');
+  const auto data = [&](const std::string& path) {
+    const std::string bytes = ReadWhole(&files_, path).value();
+    return bytes.substr(bytes.size() - tail.size());
+  };
+  EXPECT_EQ(data(back), data(file));
+  EXPECT_EQ(Checkpoint({"import", "/nowhere", job}).code, 1);
+  EXPECT_EQ(Checkpoint({"import", file}).code, 2);
+}
+
+TEST_F(CheckpointCommandTest, ReadsTheFoldersOfBoostr) {
+  const std::string seed = folder_.path() / "boostr";
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::ofstream(seed + "/" + name) << text;
+  };
+  ASSERT_TRUE(files_.MakeDirectory(seed).ok());
+  put("sharding_meta.json",
+      R"({"version":2,"world_size":2,"strategy":"TensorParallel",)"
+      R"("split_dims":{"w":0}})");
+  for (const std::string rank : {"rank_0", "rank_1"}) {
+    ASSERT_TRUE(files_.MakeDirectory(seed + "/" + rank).ok());
+    put(rank + "/training_state.json",
+        R"({"version":2,"step":9,"epoch":0,"learning_rate":1,"metadata":{}})");
+    const float w = 1;
+    ASSERT_TRUE(checkpoint::WriteSafetensors(
+                    &files_, seed + "/" + rank + "/model.safetensors",
+                    {{"w", {DType::kF32, {1}}, checkpoint::FromMemory(&w)}})
+                    .ok());
+  }
+  const std::string file = folder_.path() / "all.safetensors";
+  const Outcome one = Checkpoint({"consolidate", seed, file});
+  EXPECT_EQ(one.code, 0) << one.output;
+  EXPECT_THAT(one.output,
+              AllOf(HasSubstr("1 tensor of step 9"), HasSubstr("no hashes")));
+  const Outcome imported = Checkpoint({"import", seed, Job()});
+  EXPECT_EQ(imported.code, 0) << imported.output;
+  EXPECT_THAT(Checkpoint({"show", Job()}).output,
+              AllOf(HasSubstr("step 9"), HasSubstr("w  f32[2]  1 slice")));
+  EXPECT_EQ(Checkpoint({"consolidate", seed, "x", "--step", "8"}).code, 1);
+  ASSERT_TRUE(files_.Remove(seed + "/rank_1/model.safetensors").ok());
+  const Outcome lost = Checkpoint({"consolidate", seed, "x"});
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_THAT(lost.output, HasSubstr(seed + "/rank_1/model.safetensors"));
+}
+
 TEST_F(CheckpointCommandTest, WhereThereIsNoneIsAnError) {
   for (const char* command : {"list", "show", "verify"}) {
     const Outcome none = Checkpoint({command, Job()});

@@ -9,6 +9,7 @@
 
 #include "base/command_line.h"
 #include "tools/ctl/checkpoint_command.h"
+#include "tools/ctl/checkpoint_copy_command.h"
 
 namespace lockstep::ctl {
 
@@ -18,7 +19,9 @@ class CheckpointArguments {
  public:
   void AddTo(const CommandLine& line) {
     const ProgramCommand checkpoint =
-        line.AddCommand("checkpoint", "Show, verify and prune checkpoints");
+        line.AddCommand("checkpoint",
+                        "Show, verify, prune, consolidate and import "
+                        "checkpoints");
     checkpoint.RequireCommand();
     AddJson(AddOf(checkpoint, "list", "List the checkpoints in a directory",
                   [this] { return CheckpointList(path_, json_); }));
@@ -28,6 +31,8 @@ class CheckpointArguments {
           [this] { return CheckpointVerify(path_, all_); })
         .AddFlag("--all", &all_, "Each one in the directory");
     AddPrune(checkpoint);
+    AddConsolidate(checkpoint);
+    AddImport(checkpoint);
   }
 
   bool given() const { return run_ != nullptr; }
@@ -67,13 +72,50 @@ class CheckpointArguments {
     prune.AddFlag("--dry-run", &prune_.dry_run, "Only say what would go");
   }
 
-  std::string path_;
-  bool json_ = false;
-  bool all_ = false;
-  PruneOptions prune_;
-  std::function<int()> run_;
-};
+  void AddConsolidate(const ProgramCommand& checkpoint) {
+    const ProgramCommand consolidate =
+        AddOf(checkpoint, "consolidate",
+              "Write all tensors of the newest into one safetensors file",
+              [this] { return CheckpointConsolidate(path_, target_, copy_); });
+    consolidate
+        .Add("OUT", &target_,
+             "The new file, or a directory for model.safetensors")
+        .Required();
+    consolidate.Add("--step", &copy_.step, "Of this step").NotNegative();
+    consolidate.Add("--check", &copy_.check, "Which hashes are compared")
+        .OneOf({"full", "sampled", "off"})
+        .ShowDefault();
+  }
 
-}  // namespace lockstep::ctl
+  void AddImport(const ProgramCommand& checkpoint) {
+    const ProgramCommand import = checkpoint.AddCommand(
+        "import", "Make a checkpoint of a safetensors file");
+    import
+        .Add("FILE", &path_,
+             "A safetensors file, or a folder that boostr has written")
+        .Required();
+    import
+        .Add("DIR", &target_,
+             "The directory of a job: the checkpoint is made in its folder "
+             "\"checkpoints\"")
+        .Required();
+    import.Add("--step", &copy_.step, "Of the checkpoint").NotNegative();
+    import.WhenGiven([this] {
+      run_ = [this] { return CheckpointImport(path_, target_, copy_);
+  };
+    });
+    }  // namespace lockstep::ctl
+
+    std::string path_;
+    std::string target_;
+    CopyCheckpointOptions copy_;
+    bool json_ = false;
+    bool all_ = false;
+    PruneOptions prune_;
+    std::function<int()> run_;
+    }
+    ;
+
+    }  // namespace lockstep::ctl
 
 #endif  // LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_

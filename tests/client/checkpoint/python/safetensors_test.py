@@ -1,6 +1,6 @@
 """Files of Lockstep and of Python's safetensors, each read by the other, in every dtype.
 
-    safetensors_test.py SAFETENSORS_PEER [unittest arguments]
+    safetensors_test.py SAFETENSORS_PEER LOCKSTEPCTL [unittest arguments]
 """
 
 import json
@@ -72,6 +72,12 @@ class PeerTest(unittest.TestCase):
         path = self.folder / "ours.safetensors"
         return path, json.loads(self.peer("write", self.folder / "spec", path))
 
+    def python_writes(self, path, tensors, metadata):
+        spec = {name: safetensors.TensorSpec(
+            dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data,
+            data_len=array.nbytes) for name, (_, array) in tensors.items()}
+        path.write_bytes(safetensors.serialize(spec, metadata))
+
 
 class PythonReadsOurFiles(PeerTest):
     def test_every_dtype_bit_for_bit(self):
@@ -134,11 +140,8 @@ class PythonReadsOurFiles(PeerTest):
 class WeReadPythonsFiles(PeerTest):
     def test_every_dtype_bit_for_bit(self):
         tensors = arrays()
-        spec = {name: safetensors.TensorSpec(
-            dtype=array.dtype.name, shape=array.shape, data_ptr=array.ctypes.data,
-            data_len=array.nbytes) for name, (_, array) in tensors.items()}
         path = self.folder / "theirs.safetensors"
-        path.write_bytes(safetensors.serialize(spec, METADATA))
+        self.python_writes(path, tensors, METADATA)
         (self.folder / "read").mkdir()
         read = json.loads(self.peer("read", path, self.folder / "read"))
         self.assertEqual(read["metadata"], METADATA)
@@ -148,6 +151,64 @@ class WeReadPythonsFiles(PeerTest):
             self.assertEqual(tensor["dtype"], dtype, tensor)
             self.assertEqual(tuple(tensor["shape"]), array.shape, tensor)
             self.assertEqual((self.folder / "read" / str(i)).read_bytes(), array.tobytes(), tensor)
+
+
+class Lockstepctl(PeerTest):
+    def lockstepctl(self, *arguments):
+        done = subprocess.run([LOCKSTEPCTL, "checkpoint", *map(str, arguments)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def assert_has(self, read, tensors):
+        """`read`: what safetensors.deserialize returns, as a dict."""
+        names = {name: in_file for name, _, in_file in DTYPES}
+        self.assertEqual(read.keys(), tensors.keys())
+        for name, (dtype, array) in tensors.items():
+            self.assertEqual(read[name]["dtype"], names[dtype], name)
+            self.assertEqual(tuple(read[name]["shape"]), array.shape, name)
+            self.assertEqual(bytes(read[name]["data"]), array.tobytes(), name)
+
+    def test_python_reads_by_the_weight_map_what_is_imported(self):
+        tensors = arrays()
+        path = self.folder / "theirs.safetensors"
+        self.python_writes(path, tensors, METADATA)
+        self.lockstepctl("import", path, self.folder / "job", "--step", 3)
+        self.lockstepctl("verify", self.folder / "job")
+        folder = self.folder / "job" / "checkpoints" / "step-3-epoch-0-attempt-1"
+        index = json.loads((folder / "model.safetensors.index.json").read_text())
+        self.assertEqual(index["metadata"],
+                         {"total_size": sum(a.nbytes for _, a in tensors.values())})
+        read = {}
+        for file in set(index["weight_map"].values()):
+            read |= {name: tensor for name, tensor in
+                     safetensors.deserialize((folder / file).read_bytes())
+                     if index["weight_map"][name] == file}
+        self.assert_has(read, tensors)
+        training = json.loads((folder / "MANIFEST.json").read_text())["training"]
+        self.assertEqual(training["metadata"], METADATA)
+
+    def test_python_reads_what_is_consolidated_of_slices(self):
+        """Folders of boostr's, whose ranks have halves of every tensor along dimension 0."""
+        tensors = {name: tensor for name, tensor in arrays().items() if tensor[1].ndim > 0}
+        halves = {name: len(array) // 2 for name, (_, array) in tensors.items()}
+        layout = self.folder / "boostr"
+        layout.mkdir()
+        (layout / "sharding_meta.json").write_text(json.dumps({
+            "version": 2, "world_size": 2, "strategy": "TensorParallel",
+            "split_dims": dict.fromkeys(tensors, 0)}))
+        for rank in range(2):
+            folder = layout / f"rank_{rank}"
+            folder.mkdir()
+            own = {name: (dtype, array[halves[name]:] if rank else array[:halves[name]])
+                   for name, (dtype, array) in tensors.items()}
+            self.python_writes(folder / "model.safetensors", own, {})
+            (folder / "training_state.json").write_text(json.dumps({
+                "version": 2, "step": 9, "epoch": 0, "learning_rate": 0.5, "metadata": {}}))
+        self.lockstepctl("consolidate", layout, self.folder / "all.safetensors")
+        content = (self.folder / "all.safetensors").read_bytes()
+        self.assert_has(dict(safetensors.deserialize(content)), tensors)
+        with safetensors.safe_open(self.folder / "all.safetensors", framework="numpy") as opened:
+            self.assertEqual(opened.metadata(), {"format": "pt", "step": "9"})
 
 
 def entry(begin, end, shape, dtype="U8"):
@@ -239,5 +300,5 @@ def mutant(rng):
 
 
 if __name__ == "__main__":
-    PEER = sys.argv.pop(1)
+    PEER, LOCKSTEPCTL = sys.argv.pop(1), sys.argv.pop(1)
     unittest.main()
