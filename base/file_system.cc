@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -139,6 +140,18 @@ class PosixReadableFile final : public ReadableFile {
   const FileDescriptor fd_;
 };
 
+// The lock of a file is that of its open description.
+class PosixFileLock final : public FileLock {
+ public:
+  explicit PosixFileLock(FileDescriptor fd) : fd_(std::move(fd)) {}
+
+ private:
+  const FileDescriptor fd_;
+};
+
+// Longer texts of a lock's holder are cut.
+constexpr size_t kHolderBytesMax = 1024;
+
 int FlagsOf(OpenMode mode) {
   constexpr int kCommon = O_WRONLY | O_CREAT | O_CLOEXEC;
   switch (mode) {
@@ -243,6 +256,25 @@ absl::Status PosixFileSystem::Rename(const std::string& from,
 
 absl::Status PosixFileSystem::Remove(const std::string& path) {
   return remove(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path);
+}
+
+absl::StatusOr<std::unique_ptr<FileLock>> PosixFileSystem::Lock(
+    const std::string& path, absl::string_view holder) {
+  FileDescriptor fd(
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!fd.valid()) return Failed("open", path);
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return Failed("lock", path);
+    const auto text = Read(path, 0, kHolderBytesMax);
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is locked by ", text.value_or("another process")));
+  }
+  if (ftruncate(fd.get(), 0) != 0 ||
+      pwrite(fd.get(), holder.data(), holder.size(), 0) !=
+          static_cast<ssize_t>(holder.size())) {
+    return Failed("write", path);
+  }
+  return std::make_unique<PosixFileLock>(std::move(fd));
 }
 
 // --- In terms of FileSystem --------------------------------------------------

@@ -63,6 +63,13 @@ class ReadableFile {
   virtual absl::StatusOr<uint64_t> Size() = 0;
 };
 
+// An exclusive lock of a file. The destructor, and the end of the process,
+// release it.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
 enum class OpenMode : uint8_t {
   kCreate = 1,  // AlreadyExists if the name exists
   kTruncate,    // created if it does not exist, else emptied
@@ -105,6 +112,13 @@ class FileSystem {
                               const std::string& to) = 0;
   // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& path) = 0;
+
+  // Locks `path`, which is created if it does not exist, and replaces its
+  // contents by `holder`: who locks it, for people. Does not wait:
+  // FailedPrecondition if it is locked, also by this process, with the text of
+  // the holder. Not durable.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path, absl::string_view holder) = 0;
 };
 
 class PosixFileSystem : public FileSystem {
@@ -123,6 +137,8 @@ class PosixFileSystem : public FileSystem {
   absl::Status SyncDirectory(const std::string& directory) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path, absl::string_view holder) override;
 };
 
 // --- In terms of FileSystem --------------------------------------------------

@@ -195,6 +195,21 @@ TYPED_TEST(FileSystemContract, RemoveTakesFilesAndEmptyDirectories) {
   EXPECT_THAT(this->Names(), IsEmpty());
 }
 
+TYPED_TEST(FileSystemContract, OneAtATimeLocksAFile) {
+  ASSERT_TRUE(this->Put("lock", "an earlier holder, with a long name").ok());
+  auto lock = this->files().Lock(this->At("lock"), "job a");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_EQ(this->Get("lock"), "job a");
+  const auto second = this->files().Lock(this->At("lock"), "job b");
+  EXPECT_EQ(second.status().code(), kPrecondition);
+  EXPECT_THAT(std::string(second.status().message()),
+              testing::HasSubstr("locked by job a"));
+  EXPECT_EQ(this->Get("lock"), "job a");
+  lock->reset();
+  EXPECT_TRUE(this->files().Lock(this->At("lock"), "job b").ok());
+  EXPECT_TRUE(this->files().Lock(this->At("new"), "job c").ok());
+}
+
 TYPED_TEST(FileSystemContract, RenameReplacesAFile) {
   ASSERT_TRUE(this->Put("a", "new").ok());
   ASSERT_TRUE(this->Put("b", "old").ok());

@@ -176,4 +176,10 @@ absl::Status FaultyFileSystem::Remove(const std::string& path) {
   return below_->Remove(path);
 }
 
+absl::StatusOr<std::unique_ptr<FileLock>> FaultyFileSystem::Lock(
+    const std::string& path, absl::string_view holder) {
+  if (absl::Status fault = Count(); !fault.ok()) return fault;
+  return below_->Lock(path, holder);
+}
+
 }  // namespace lockstep

@@ -5,9 +5,9 @@
 //   files.SetSpace(100);                               // then no space
 //
 // Counted are the operations that change files: Open, MakeDirectory,
-// SyncDirectory, Rename and Remove, and Append, StartWriteback and Sync of
-// files opened through it. For crash points: run once and count, then run again
-// and fail from each operation on, and crash the file system below.
+// SyncDirectory, Rename, Remove and Lock, and Append, StartWriteback and Sync
+// of files opened through it. For crash points: run once and count, then run
+// again and fail from each operation on, and crash the file system below.
 //
 // Threads: all methods from any thread.
 
@@ -59,6 +59,8 @@ class FaultyFileSystem final : public FileSystem {
   absl::Status SyncDirectory(const std::string& directory) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path, absl::string_view holder) override;
 
  private:
   class File;

@@ -97,6 +97,21 @@ class MemoryFileSystem::OpenedFile final : public ReadableFile {
   const int life_;
 };
 
+class MemoryFileSystem::HeldLock final : public FileLock {
+ public:
+  HeldLock(MemoryFileSystem* files, std::shared_ptr<Node> node, int incarnation)
+      : files_(files), node_(std::move(node)), life_(incarnation) {}
+  ~HeldLock() override {
+    MutexLock lock(&files_->mutex_);
+    if (node_->locked_in == life_) node_->locked_in = 0;
+  }
+
+ private:
+  MemoryFileSystem* const files_;
+  const std::shared_ptr<Node> node_;
+  const int life_;
+};
+
 MemoryFileSystem::MemoryFileSystem() : root_(std::make_shared<Node>()) {
   root_->is_directory = true;
 }
@@ -294,6 +309,23 @@ absl::Status MemoryFileSystem::Remove(const std::string& path) {
   if (!place.ok()) return place.status();
   place->parent->names.erase(place->name);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<FileLock>> MemoryFileSystem::Lock(
+    const std::string& path, absl::string_view holder) {
+  MutexLock lock(&mutex_);
+  const absl::StatusOr<Place> place = FindPlace(path);
+  if (!place.ok()) return place.status();
+  std::shared_ptr<Node>& node = place->parent->names[place->name];
+  if (node == nullptr) node = std::make_shared<Node>();
+  if (node->is_directory) return WrongKind(path);
+  if (node->locked_in == incarnations_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is locked by ", node->bytes));
+  }
+  node->locked_in = incarnations_;
+  node->bytes = std::string(holder);
+  return std::make_unique<HeldLock>(this, node, incarnations_);
 }
 
 }  // namespace lockstep

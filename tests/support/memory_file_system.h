@@ -49,15 +49,20 @@ class MemoryFileSystem final : public FileSystem {
   absl::Status SyncDirectory(const std::string& directory) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
+  // A crash releases all locks.
+  absl::StatusOr<std::unique_ptr<FileLock>> Lock(
+      const std::string& path, absl::string_view holder) override;
 
  private:
   class File;
+  class HeldLock;
   class OpenedFile;
   using Random = std::mt19937_64;
   // A file or a directory, as programs see it and as it is on disk.
   struct Node {
     bool is_directory = false;
     std::string bytes, durable_bytes;
+    int locked_in = 0;  // the incarnation; 0: it is not locked
     std::map<std::string, std::shared_ptr<Node>> names, durable_names;
   };
   // A resolved path: a directory, and a name in it that may not exist.
