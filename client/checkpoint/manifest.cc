@@ -130,7 +130,9 @@ absl::Status CheckTensors(const Manifest& manifest) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTraining(const TrainingState& training) {
+}  // namespace
+
+absl::Status Validate(const TrainingState& training) {
   if (training.step < 0 || training.epoch < 0) {
     return Refused("the training state", "has a negative step or epoch");
   }
@@ -149,8 +151,6 @@ absl::Status CheckTraining(const TrainingState& training) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::Status Validate(const Manifest& manifest) {
   if (manifest.job.empty() || !IsPrintableUtf8(manifest.job)) {
     return Refused("the job", "has no printable name");
@@ -159,7 +159,7 @@ absl::Status Validate(const Manifest& manifest) {
     return Refused("the manifest", "has a negative step, epoch or attempt");
   }
   absl::Status status = Validate(manifest.mesh);
-  if (status.ok()) status = CheckTraining(manifest.training);
+  if (status.ok()) status = Validate(manifest.training);
   if (status.ok()) {
     status = manifest.is_foreign ? CheckForeignFiles(manifest.files)
                                  : CheckFiles(manifest.files);

@@ -81,6 +81,8 @@ struct Manifest {
 // and a file has as many hashes as blocks. A foreign manifest has paths without
 // "." and ".." for names of files, and no hashes.
 absl::Status Validate(const Manifest& manifest);
+// The part of it that is about the training state.
+absl::Status Validate(const TrainingState& training);
 
 // The text of a valid manifest, UTF-8, a line for each tensor and file. The
 // same manifest gives the same bytes. Errors are those of Validate, and
