@@ -40,6 +40,7 @@ MAY_INCLUDE = {
     "client/transport/gloo": _LINKS,
     "client/transport/nccl": [*_TRANSPORT, "client/transport/common"],
     "client/checkpoint": _PROTOCOL,
+    "client/state": [*_WORKER, "client/checkpoint"],
     "client/collectives": [*_TRANSPORT, "client/transport/common"],
     "client/halo": [*_TRANSPORT, "client/transport/common", "client/collectives",
                     "client/executor"],

@@ -1,0 +1,48 @@
+// What the checkpoints of a job need to know of it, as one rank sees it.
+//
+// Threads: values.
+
+#ifndef LOCKSTEP_CLIENT_STATE_CHECKPOINT_JOB_H_
+#define LOCKSTEP_CLIENT_STATE_CHECKPOINT_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lockstep/mesh.h"
+#include "lockstep/tensor_type.h"
+#include "protocol/tensor_box.h"
+
+namespace lockstep::state {
+
+// A tensor of the job's state, whole.
+struct JobTensor {
+  std::string name;
+  TensorType type;
+};
+
+// Elements in this rank's memory, dense and row-major at `data`. At least one.
+struct StatePart {
+  size_t tensor = 0;  // index in CheckpointJob::tensors
+  TensorBox box;      // in the whole tensor
+  void* data = nullptr;
+};
+
+struct CheckpointJob {
+  std::string name;
+  int64_t epoch = 0;  // of its members
+  Mesh mesh;
+  int rank = 0;
+  std::vector<JobTensor> tensors;  // the same on all ranks
+  // All that this rank holds, and what of it this rank writes: each element of
+  // the state is written by one rank. In the order of tensors and of begins.
+  std::vector<StatePart> held;
+  std::vector<StatePart> written;
+};
+
+uint64_t BytesOf(const CheckpointJob& job, const StatePart& part);
+
+}  // namespace lockstep::state
+
+#endif  // LOCKSTEP_CLIENT_STATE_CHECKPOINT_JOB_H_
