@@ -18,6 +18,7 @@
 #include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
 #include "plan/shard.h"
+#include "plan/state/declared_state.h"
 
 namespace lockstep::plan {
 namespace {
@@ -124,6 +125,21 @@ absl::Status Cut(const std::vector<int>& communicator_of,
   return BuildLanes(plan, sums.in_pairs);
 }
 
+// State may be sliced like sharded buckets: ranks keep it in these slices.
+absl::Status CheckSlicesStay(const Plan& plan, const Plan& next) {
+  if (plan.buckets == next.buckets || plan.buckets.empty() ||
+      !plan.buckets[0].sharded) {
+    return absl::OkStatus();
+  }
+  for (const StateTensor& tensor : plan.state) {
+    if (tensor.slices.empty()) continue;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the slices of state \"%s\" would move with the buckets",
+        absl::Utf8SafeCEscape(tensor.name)));
+  }
+  return absl::OkStatus();
+}
+
 std::set<int> ParametersOf(const Bucket& bucket) {
   std::set<int> parameters;
   for (const Slot& slot : bucket.slots) parameters.insert(slot.parameter);
@@ -188,6 +204,7 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
            .announced = input.sync == SyncMode::kNegotiated,
            .in_pairs = EachSumsInPairs(input.transports, plan.communicators)},
           &plan);
+  if (cut.ok()) cut = AddDeclaredState(input.states, &plan);
   if (!cut.ok()) return cut;
   return plan;
 }
@@ -219,7 +236,8 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
             .communicators = plan.communicators,
             .parameters = plan.parameters,
             .pipeline = plan.pipeline,
-            .halos = plan.halos};
+            .halos = plan.halos,
+            .state = plan.state};
   Sums sums{.in_pairs = EachSumsInPairs(plan)};
   if (!plan.buckets.empty()) {
     const Bucket& any = plan.buckets[0];
@@ -228,6 +246,7 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
     sums.announced = any.announced;
   }
   absl::Status cut = Cut(communicator_of, *order, policy, sums, &next);
+  if (cut.ok()) cut = CheckSlicesStay(plan, next);
   if (!cut.ok()) return cut;
   return next;
 }

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/halo_spec.h"
 #include "lockstep/job_spec.h"
+#include "lockstep/state_spec.h"
 #include "plan/ir.h"
 #include "protocol/axis_group.h"
 #include "protocol/transport_facts.h"
@@ -42,6 +43,8 @@ struct PlanInput {
   std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;
   // halos[rank]: the halo exchanges that this rank declares. Empty: none.
   std::vector<std::vector<HaloSpec>> halos;
+  // states[rank]: the state that this rank registers. Empty: none.
+  std::vector<std::vector<StateSpec>> states;
   // Indices of the plan's parameters in the order in which gradients became
   // ready in an earlier revision: a permutation, or empty. Empty: the reverse
   // of the registration order, the usual order of a backward pass. (Parameters
@@ -64,6 +67,7 @@ struct PlanInput {
 //   not exist, or leaves that the ranks of a group do not divide
 // - groups that AddDeclaredGroups refuses, exchanges that AddDeclaredHalos
 //   refuses, or routes of theirs that RoutesOf does; in negotiated mode any
+// - state that AddDeclaredState refuses
 //
 // Ranks may register in different orders: the order of the lowest rank is used.
 absl::StatusOr<Plan> Compile(const PlanInput& input);
@@ -74,7 +78,8 @@ std::vector<uint32_t> OrderOf(const Plan& plan);
 
 // The next revision of `plan`, with new buckets by `observed_order`. Equal to
 // the result of Compile on the plan's input with that order and revision.
-// InvalidArgument: as Compile, for the order.
+// InvalidArgument: as Compile, for the order. FailedPrecondition: slices of the
+// state would move to other ranks, with those of sharded buckets.
 absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
                            const std::vector<uint32_t>& observed_order);
 

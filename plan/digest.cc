@@ -14,7 +14,7 @@ namespace lockstep::plan {
 namespace {
 
 // Increment it when the walk below changes, so old and new digests differ.
-constexpr absl::string_view kFormat = "lockstep plan 3";
+constexpr absl::string_view kFormat = "lockstep plan 4";
 constexpr absl::string_view kMembersFormat = "lockstep members 1";
 
 // Hashes the fields in one fixed order. Numbers are eight bytes, little endian;
@@ -96,12 +96,17 @@ class Walk {
   void Add(const HaloRoutes& r) {
     AddAll(r.halo, r.own, r.fills, r.sends, r.receives);
   }
+  void Add(const StateDim& d) { AddAll(d.axes, d.bounds); }
+  void Add(const StateSlice& s) { AddAll(s.offset, s.count); }
+  void Add(const StateTensor& t) {
+    AddAll(t.name, t.dtype, t.dims, t.ranks, t.slices);
+  }
   void Add(const RankPlan& r) {
     AddAll(r.lanes, r.launch_order, r.tasks, r.halos);
   }
   void Add(const Plan& p) {
     AddAll(p.revision.value, p.mesh, p.communicators, p.parameters, p.buckets,
-           p.pipeline, p.halos, p.ranks);
+           p.pipeline, p.halos, p.ranks, p.state);
   }
 
   std::string Finish() {

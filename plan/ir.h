@@ -30,6 +30,7 @@
 #include "lockstep/pipeline_spec.h"
 #include "plan/halo/halo.h"
 #include "plan/schedule/schedule.h"
+#include "plan/state/state.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
 
@@ -247,6 +248,7 @@ struct Plan {
   PipelineSpec pipeline;  // the source of its lanes and tasks
   std::vector<Halo> halos;
   std::vector<RankPlan> ranks;
+  std::vector<StateTensor> state;  // by first registration of the lowest rank
   bool operator==(const Plan&) const = default;
 };
 

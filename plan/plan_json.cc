@@ -24,6 +24,7 @@ Json Tree(const Revision& revision) { return revision.value; }
 Json Tree(const Activation& activation) { return TypeText(activation); }
 Json Tree(const TransferRef& ref) { return Json{ref.lane, ref.index}; }
 Json Tree(const HaloSegment& s) { return Json{s.in, s.out, s.count, s.step}; }
+Json Tree(const StateSlice& s) { return Json{s.offset, s.count}; }
 Json Tree(double value) { return value; }
 
 template <typename T>

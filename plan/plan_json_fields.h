@@ -33,6 +33,8 @@ LOCKSTEP_PLAN_RECORD(HaloBox);
 LOCKSTEP_PLAN_RECORD(HaloFill);
 LOCKSTEP_PLAN_RECORD(HaloMessage);
 LOCKSTEP_PLAN_RECORD(HaloRoutes);
+LOCKSTEP_PLAN_RECORD(StateDim);
+LOCKSTEP_PLAN_RECORD(StateTensor);
 LOCKSTEP_PLAN_RECORD(Lane);
 LOCKSTEP_PLAN_RECORD(Task);
 LOCKSTEP_PLAN_RECORD(RankPlan);
@@ -144,6 +146,15 @@ void Fields(Visit&& visit) {
     visit("fills", &T::fills);
     visit("sends", &T::sends);
     visit("receives", &T::receives);
+  } else if constexpr (std::is_same_v<T, StateDim>) {
+    visit("axes", &T::axes);
+    visit("bounds", &T::bounds);
+  } else if constexpr (std::is_same_v<T, StateTensor>) {
+    visit("name", &T::name);
+    visit("dtype", &T::dtype);
+    visit("dims", &T::dims);
+    visit("ranks", &T::ranks);
+    visit("slices", &T::slices);
   } else if constexpr (std::is_same_v<T, RankPlan>) {
     visit("lanes", &T::lanes);
     visit("launch_order", &T::launch_order);
@@ -158,6 +169,7 @@ void Fields(Visit&& visit) {
     visit("pipeline", &T::pipeline);
     visit("halos", &T::halos);
     visit("ranks", &T::ranks);
+    visit("state", &T::state);
   }
 }
 

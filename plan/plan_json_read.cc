@@ -171,6 +171,14 @@ class PlanReader {
     ReadAt("[3]", tree[3], &value->step);
   }
 
+  void ReadOther(const Json& tree, StateSlice* value) {
+    if (!tree.is_array() || tree.size() != 2) {
+      return Fail("must be a slice: [offset, count]");
+    }
+    ReadAt("[0]", tree[0], &value->offset);
+    ReadAt("[1]", tree[1], &value->count);
+  }
+
   template <typename T>
   void ReadOther(const Json& tree, std::optional<T>* value) {
     Read(tree, &value->emplace());

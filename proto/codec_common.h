@@ -72,6 +72,17 @@ inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
   d->Enum("op", from, &v1::ReduceOp_IsValid, to);
 }
 
+// Sizes and positions, any of which may be 0.
+inline void ReadSizes(const char* field,
+                      const google::protobuf::RepeatedField<int64_t>& from,
+                      int count_max, std::vector<int64_t>* to, Decoder* d) {
+  if (!d->Count(field, from.size(), count_max)) return;
+  to->reserve(static_cast<size_t>(from.size()));
+  for (const int64_t size : from) {
+    d->NotNegative(field, size, &to->emplace_back());
+  }
+}
+
 inline void WriteNumbers(const std::vector<uint32_t>& from,
                          google::protobuf::RepeatedField<uint32_t>* to) {
   to->Add(from.begin(), from.end());

@@ -8,20 +8,6 @@ namespace lockstep::proto {
 static_assert(static_cast<int>(*std::rbegin(kAllHaloEdges)) ==
               v1::HaloEdge_MAX);
 
-namespace {
-
-// Sizes and positions, any of which may be 0.
-void ReadNumbers(const char* field,
-                 const google::protobuf::RepeatedField<int64_t>& from,
-                 int count_max, std::vector<int64_t>* to, Decoder* d) {
-  if (!d->Count(field, from.size(), count_max)) return;
-  for (const int64_t number : from) {
-    d->NotNegative(field, number, &to->emplace_back());
-  }
-}
-
-}  // namespace
-
 // --- Declarations -----------------------------------------------------------
 
 void Write(const HaloDim& from, v1::HaloDim* to) {
@@ -79,7 +65,7 @@ void Write(const plan::HaloExtent& from, v1::HaloExtent* to) {
 void Read(const v1::HaloExtent& from, plan::HaloExtent* to, Decoder* d) {
   d->Int("axis", from.axis(), 0, &to->axis);
   --to->axis;
-  ReadNumbers("bounds", from.bounds(), kRanksMax + 1, &to->bounds, d);
+  ReadSizes("bounds", from.bounds(), kRanksMax + 1, &to->bounds, d);
   d->NotNegative("low", from.low(), &to->low);
   d->NotNegative("high", from.high(), &to->high);
   d->Enum("edge", from.edge(), &v1::HaloEdge_IsValid, &to->edge);

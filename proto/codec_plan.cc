@@ -3,6 +3,7 @@
 #include "proto/codec.h"
 #include "proto/codec_common.h"
 #include "proto/codec_halo.h"
+#include "proto/codec_state.h"
 
 namespace lockstep::proto {
 
@@ -215,6 +216,7 @@ v1::Plan ToProto(const plan::Plan& plan) {
     Write(plan.pipeline, to.mutable_pipeline());
   }
   for (const plan::Halo& halo : plan.halos) Write(halo, to.add_halos());
+  WriteState(plan, &to);
   return to;
 }
 
@@ -229,6 +231,7 @@ void Read(const v1::Plan& from, plan::Plan* to, Decoder* d) {
     d->Message("pipeline", true, from.pipeline(), &to->pipeline);
   }
   d->Each("halos", from.halos(), kManyMax, &to->halos);
+  ReadState(from, to, d);
 }
 
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan) {

@@ -6,6 +6,7 @@
 #include "proto/codec.h"
 #include "proto/codec_common.h"
 #include "proto/codec_halo.h"
+#include "proto/codec_state.h"
 #include "protocol/halo.h"
 
 namespace lockstep::proto {
@@ -128,6 +129,7 @@ void Write(const protocol::RegisterChunk& from, v1::RegisterChunk* to) {
   to->set_index(from.index);
   to->set_last(from.last);
   for (const Parameter& p : from.parameters) Write(p, to->add_parameters());
+  for (const StateSpec& s : from.states) Write(s, to->add_states());
   if (from.transport != TransportFacts{}) {
     Write(from.transport, to->mutable_transport());
   }
@@ -143,6 +145,7 @@ void Read(const v1::RegisterChunk& from, protocol::RegisterChunk* to,
   to->last = from.last();
   d->Each("parameters", from.parameters(), kParametersInChunkMax,
           &to->parameters);
+  d->Each("states", from.states(), kStatesInChunkMax, &to->states);
   if (from.has_transport()) {
     d->Message("transport", true, from.transport(), &to->transport);
   }

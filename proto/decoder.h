@@ -38,6 +38,7 @@ inline constexpr size_t kSessionSecretBytesMax = 64;  // of a Welcome
 inline constexpr int kDimensionsMax = 64;             // of shapes and meshes
 inline constexpr int kRanksMax = 1 << 20;
 inline constexpr int kParametersInChunkMax = 1 << 16;
+inline constexpr int kStatesInChunkMax = 1 << 16;
 inline constexpr int kManyMax = 1 << 24;  // parameters, transfers of a plan
 
 class Decoder {

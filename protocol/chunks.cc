@@ -21,28 +21,64 @@ size_t WireBytes(const Parameter& parameter) {
   return bytes;
 }
 
+size_t WireBytes(const StateSpec& state) {
+  constexpr size_t kNumber = 12;
+  size_t bytes = 8 * kNumber + state.name.size() + state.sliced_like.size();
+  bytes += state.shape.size() * kNumber;
+  for (const StateCut& cut : state.cuts) {
+    bytes += 2 * kNumber;
+    for (const std::string& axis : cut.axes) bytes += kNumber + axis.size();
+  }
+  return bytes;
+}
+
+class ChunkList {
+ public:
+  // Begins another chunk where `part` does not fit in this one.
+  template <typename T>
+  absl::Status Add(const char* kind, const T& part,
+                   std::vector<T> RegisterChunk::*list) {
+    const size_t bytes = WireBytes(part);
+    if (bytes > kChunkBytesMax) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s %.60s...: its description takes %d bytes, more than %d", kind,
+          part.name, bytes, kChunkBytesMax));
+    }
+    if (filled_ + bytes > kChunkBytesMax) {
+      chunks_.push_back({.index = static_cast<uint32_t>(chunks_.size())});
+      filled_ = 0;
+    }
+    (chunks_.back().*list).push_back(part);
+    filled_ += bytes;
+    return absl::OkStatus();
+  }
+
+  std::vector<RegisterChunk> Take() {
+    chunks_.back().last = true;
+    return std::move(chunks_);
+  }
+
+ private:
+  std::vector<RegisterChunk> chunks_{1};
+  size_t filled_ = 0;
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
-    const std::vector<Parameter>& parameters) {
-  std::vector<RegisterChunk> chunks(1);
-  size_t filled = 0;
+    const std::vector<Parameter>& parameters,
+    const std::vector<StateSpec>& states) {
+  ChunkList chunks;
   for (const Parameter& parameter : parameters) {
-    const size_t bytes = WireBytes(parameter);
-    if (bytes > kChunkBytesMax) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "parameter %.60s...: its description takes %d bytes, more than %d",
-          parameter.name, bytes, kChunkBytesMax));
-    }
-    if (filled + bytes > kChunkBytesMax) {
-      chunks.push_back({.index = static_cast<uint32_t>(chunks.size())});
-      filled = 0;
-    }
-    chunks.back().parameters.push_back(parameter);
-    filled += bytes;
+    absl::Status added =
+        chunks.Add("parameter", parameter, &RegisterChunk::parameters);
+    if (!added.ok()) return added;
   }
-  chunks.back().last = true;
-  return chunks;
+  for (const StateSpec& state : states) {
+    absl::Status added = chunks.Add("state", state, &RegisterChunk::states);
+    if (!added.ok()) return added;
+  }
+  return chunks.Take();
 }
 
 std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles) {

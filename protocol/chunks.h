@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "lockstep/state_spec.h"
 #include "protocol/parameter.h"
 #include "protocol/registration.h"
 
@@ -17,9 +18,10 @@ namespace lockstep::protocol {
 inline constexpr size_t kChunkBytesMax = 256 << 10;
 
 // At least one chunk; `last` is set on the last one. InvalidArgument for a
-// parameter that exceeds a chunk.
+// parameter or a state that exceeds a chunk.
 absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
-    const std::vector<Parameter>& parameters);
+    const std::vector<Parameter>& parameters,
+    const std::vector<StateSpec>& states = {});
 
 // A rank's handles, in order. A handle that exceeds kChunkBytesMax has a
 // separate message; the codec refuses handles above 64 KiB.

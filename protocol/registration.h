@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/halo_spec.h"
+#include "lockstep/state_spec.h"
 #include "protocol/axis_group.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
@@ -17,11 +18,12 @@
 
 namespace lockstep::protocol {
 
-// A part of the worker's parameters, below 1 MiB on the wire.
+// A part of the worker's parameters and state, below 1 MiB on the wire.
 struct RegisterChunk {
   uint32_t index = 0;  // 0, 1, 2, ...
   bool last = false;
   std::vector<Parameter> parameters;
+  std::vector<StateSpec> states;
   // With the last chunk: the plan depends on them and on the parameters.
   TransportFacts transport;
   std::vector<AxisGroupDeclaration> groups;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "protocol/state.h"
 
 namespace lockstep::plan {
 namespace {
@@ -17,12 +18,6 @@ absl::Status Invalid(const StateTensor& tensor,
                      const Args&... args) {
   return absl::InvalidArgumentError(absl::StrFormat(
       "state \"%s\": %s", tensor.name, absl::StrFormat(format, args...)));
-}
-
-std::string Describe(const StateSlice& slice) {
-  if (slice.count == 0) return "no elements";
-  return absl::StrFormat("elements %d-%d", slice.offset,
-                         slice.offset + slice.count - 1);
 }
 
 int BlocksOver(const std::vector<std::string>& axes, const Mesh& mesh) {

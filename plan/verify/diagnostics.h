@@ -18,6 +18,7 @@ enum class Rule : uint8_t {
   kParameters,      // each well-formed, names unique on every rank
   kBuckets,         // slots, sizes, and whose gradients
   kHalos,           // exchanges: fields, boxes, messages, and their lanes
+  kState,           // who holds which elements of the state
   kLanes,           // names, and one lane for each communicator
   kTransfers,       // the fields of one transfer
   kBucketCoverage,  // each bucket once on every member

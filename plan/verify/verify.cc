@@ -8,6 +8,7 @@
 #include "plan/verify/halos.h"
 #include "plan/verify/operations.h"
 #include "plan/verify/simulator.h"
+#include "plan/verify/state.h"
 #include "plan/verify/structure.h"
 #include "plan/verify/traffic.h"
 #include "plan/verify/values.h"
@@ -27,6 +28,7 @@ absl::Status CheckStructure(const Plan& plan) {
   Diagnostics diagnostics;
   CheckTables(plan, diagnostics);
   if (diagnostics.empty()) CheckHalos(plan, diagnostics);
+  if (diagnostics.empty()) CheckState(plan, diagnostics);
   if (diagnostics.empty()) CheckLanes(plan, diagnostics);
   // If a transfer was removed, the launch order refers to nothing. Report also
   // the ranks that wait for it.

@@ -25,6 +25,8 @@
 //   * halo exchanges: every cell of every padded block has one source, that of
 //     the edge's rule, on the rank that has it; both sides of a message have
 //     the same boxes; the halo lanes have exactly these messages
+//   * state: every element of every tensor is held, by ranks that hold the same
+//     block or slice of it (verify/state.h)
 //   * on each communicator, all members enqueue the same collectives in the
 //     same order: kind, count, dtype, op, root, bucket
 //   * every send has its receive with equal tag, shape and dtype, and per

@@ -99,6 +99,7 @@ void Epoch::CompilePlan(EpochContext& context) {
                         .transports = std::move(registered.transports),
                         .groups = std::move(registered.groups),
                         .halos = std::move(registered.halos),
+                        .states = std::move(registered.states),
                         .observed_order = durable_.observed_order,
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};

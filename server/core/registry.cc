@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "protocol/state.h"
 
 namespace lockstep::core {
 
@@ -26,6 +27,11 @@ absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
         "registers at least %d parameters; limits.parameters_max is %d", count,
         parameters_max_));
   }
+  if (of.states.size() + chunk.states.size() > kStatesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("registers more than %d tensors of state", kStatesMax));
+  }
+  of.states.insert(of.states.end(), chunk.states.begin(), chunk.states.end());
   of.parameters.insert(of.parameters.end(), chunk.parameters.begin(),
                        chunk.parameters.end());
   ++of.next;
@@ -54,11 +60,13 @@ Registrations Registry::Take() {
   registrations.transports.reserve(ranks_.size());
   registrations.groups.reserve(ranks_.size());
   registrations.halos.reserve(ranks_.size());
+  registrations.states.reserve(ranks_.size());
   for (Rank& rank : ranks_) {
     registrations.parameters.push_back(std::exchange(rank.parameters, {}));
     registrations.transports.push_back(std::exchange(rank.transport, {}));
     registrations.groups.push_back(std::exchange(rank.groups, {}));
     registrations.halos.push_back(std::exchange(rank.halos, {}));
+    registrations.states.push_back(std::exchange(rank.states, {}));
   }
   return registrations;
 }

@@ -1,5 +1,6 @@
-// What each rank registers, collected from chunks: its parameters and, with the
-// last chunk, its transport's capabilities and the groups that it declares.
+// What each rank registers, collected from chunks: its parameters, its state
+// and, with the last chunk, its transport's capabilities and the groups that it
+// declares.
 //
 //   rank 0   | 0 | 1 | 2 last |      complete
 //   rank 1   | 0 | 1 |               waits for 2
@@ -27,6 +28,7 @@ struct Registrations {
   std::vector<TransportFacts> transports;                           // by rank
   std::vector<std::vector<protocol::AxisGroupDeclaration>> groups;  // by rank
   std::vector<std::vector<HaloSpec>> halos;                         // by rank
+  std::vector<std::vector<StateSpec>> states;                       // by rank
 };
 
 class Registry {
@@ -36,7 +38,7 @@ class Registry {
       : ranks_(world_size), parameters_max_(parameters_max) {}
 
   // InvalidArgument: a chunk that is not the next one. ResourceExhausted: more
-  // parameters than the limit.
+  // parameters than the limit, or more state than kStatesMax.
   absl::Status Add(int rank, const protocol::RegisterChunk& chunk);
 
   // The rank has a new stream and sends its chunks again from 0.
@@ -56,6 +58,7 @@ class Registry {
  private:
   struct Rank {
     std::vector<Parameter> parameters;
+    std::vector<StateSpec> states;
     TransportFacts transport;
     std::vector<protocol::AxisGroupDeclaration> groups;
     std::vector<HaloSpec> halos;

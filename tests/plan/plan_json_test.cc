@@ -142,6 +142,7 @@ TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
   const Json one_of_each = Json::parse(R"({
     "communicators": [{}], "parameters": [{}], "buckets": [{"slots": [{}]}],
     "pipeline": {}, "halos": [{"fields": [{"dims": [{}]}]}],
+    "state": [{"dims": [{}]}],
     "ranks": [{"lanes": [{"transfers": [{"before": [{}]}]}], "tasks": [{}],
                "halos": [{"own": [{}], "fills": [{}], "sends": [{}]}]}]
   })");
@@ -168,7 +169,9 @@ TEST(PlanJsonTest, TheDocumentedDefaultsAreThoseOfFieldsThatAreLeftOut) {
       {"a rank's halo", "/ranks/0/halos/0", FieldsOf<HaloRoutes>()},
       {"a box", "/ranks/0/halos/0/own/0", FieldsOf<HaloBox>()},
       {"a fill", "/ranks/0/halos/0/fills/0", FieldsOf<HaloFill>()},
-      {"a message", "/ranks/0/halos/0/sends/0", FieldsOf<HaloMessage>()}};
+      {"a message", "/ranks/0/halos/0/sends/0", FieldsOf<HaloMessage>()},
+      {"a tensor of state", "/state/0", FieldsOf<StateTensor>()},
+      {"its dimension", "/state/0/dims/0", FieldsOf<StateDim>()}};
   for (const auto& record : records) {
     SCOPED_TRACE(record.of);
     const Json defaults = DocumentedDefaults(record.of);

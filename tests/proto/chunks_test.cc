@@ -78,6 +78,29 @@ TEST(CutIntoChunksTest, LongNamesAndManyDimensionsAreCounted) {
   EXPECT_TRUE(Join(chunks) == parameters);
 }
 
+TEST(CutIntoChunksTest, StateFollowsParametersInTheSameChunks) {
+  const std::vector<Parameter> parameters = Parameters(3000);
+  std::vector<StateSpec> states;
+  for (int i = 0; i < 100'000; ++i) {
+    states.push_back({.name = absl::StrCat("layers.", i, ".exp_avg"),
+                      .shape = {1024, i % 4096},
+                      .cuts = {{0, {"data", "model"}}},
+                      .slice = StateSlice{int64_t{1} << 40, i}});
+  }
+  const auto chunks = *protocol::CutIntoChunks(parameters, states);
+  EXPECT_LT(chunks.size(), 100u);
+  std::vector<StateSpec> joined;
+  for (const auto& chunk : chunks) {
+    EXPECT_LT(WireBytes(chunk), kMiB);
+    joined.insert(joined.end(), chunk.states.begin(), chunk.states.end());
+  }
+  EXPECT_TRUE(Join(chunks) == parameters);
+  EXPECT_TRUE(joined == states);
+  states[7].name.assign(1 << 20, 'n');
+  EXPECT_EQ(protocol::CutIntoChunks({}, states).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(CutIntoChunksTest, OneThatAloneIsTooLargeIsNamed) {
   std::vector<Parameter> parameters = Parameters(3);
   parameters[1].name = std::string(1 << 20, 'n');
@@ -111,6 +134,43 @@ TEST_F(PlanChunksTest, APlanArrivesInPiecesBelowOneMebibyte) {
   const auto plan = assembler_.Finish();
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_TRUE(*plan == plan_);
+}
+
+// What the rest of the plan gives is left out: no list has an entry for each
+// rank.
+TEST_F(PlanChunksTest, StateOfManyRanksIsShort) {
+  constexpr int kRanks = 1000;
+  plan::Plan plan{.mesh = {{{"data", kRanks}}}};
+  plan.ranks.resize(kRanks);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) ranks.push_back(rank);
+  for (int i = 0; i < 2000; ++i) {
+    plan.state.push_back(
+        {.name = absl::StrCat("t", i),
+         .dims = {{.axes = {"data"},
+                   .bounds = plan::EvenBounds(100'000 + i, kRanks)},
+                  {.bounds = {0, 7}}},
+         .ranks = ranks});
+  }
+  const std::string bytes = PlanBytes(plan);
+  EXPECT_LT(bytes.size(), 100'000u);
+  EXPECT_TRUE(*PlanFromBytes(bytes) == plan);
+  // Other ranks and bounds are written.
+  plan.state[0].ranks.pop_back();
+  std::swap(plan.state[1].ranks[0], plan.state[1].ranks[1]);
+  ++plan.state[2].dims[0].bounds[1];
+  EXPECT_TRUE(*PlanFromBytes(PlanBytes(plan)) == plan);
+}
+
+// A short message does not become a long plan.
+TEST_F(PlanChunksTest, RanksAreLeftOutOfSomeTensorsOnly) {
+  v1::Plan plan;
+  for (int i = 0; i < 40'000; ++i) {
+    plan.add_ranks();
+    plan.add_state()->set_dtype(v1::DTYPE_F32);
+  }
+  const auto refused = FromProto(plan);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(PlanChunksTest, ChunksMustFollowOneAnother) {

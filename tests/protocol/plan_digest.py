@@ -1,6 +1,7 @@
 """The digests of a plan and of an epoch's members, as plan.proto and session.proto define
 them."""
 
+import math
 import struct
 
 import xxhash
@@ -139,6 +140,24 @@ class Walk:
         self.each(routes.sends, self.message)
         self.each(routes.receives, self.message)
 
+    def state(self, tensor, plan):
+        self.text(tensor.name)
+        self.number(tensor.dtype)
+        self.each(tensor.dims, lambda dim: self.state_dim(dim, plan))
+        self.each_number(tensor.ranks or range(len(plan.ranks)))
+        slices = list(zip(tensor.slice_offsets, tensor.slice_counts, strict=True))
+        self.each(slices, lambda of: (self.number(of[0]), self.number(of[1])))
+
+    def state_dim(self, dim, plan):
+        self.each(dim.axes, self.text)
+        bounds = list(dim.bounds)
+        if len(bounds) == 1:
+            size = {axis.name: axis.size for axis in plan.mesh.axes}
+            blocks = math.prod(size[axis] for axis in dim.axes)
+            larger = bounds[0] % blocks
+            bounds = [i * (bounds[0] // blocks) + min(i, larger) for i in range(blocks + 1)]
+        self.each_number(bounds)
+
     def tensor(self, tensor):
         self.number(tensor.dtype)
         self.each_number(tensor.shape)
@@ -180,7 +199,7 @@ def members_digest_of(members):
 
 def digest_of(plan):
     walk = Walk()
-    walk.text("lockstep plan 3")
+    walk.text("lockstep plan 4")
     walk.number(plan.revision)
     walk.each(plan.mesh.axes, walk.axis)
     walk.each(plan.communicators, walk.communicator)
@@ -189,4 +208,5 @@ def digest_of(plan):
     walk.pipeline(plan)
     walk.each(plan.halos, walk.halo)
     walk.each(plan.ranks, walk.rank)
+    walk.each(plan.state, lambda tensor: walk.state(tensor, plan))
     return xxhash.xxh3_128(bytes(walk.bytes)).hexdigest()

@@ -166,6 +166,24 @@ class DigestTest(unittest.TestCase):
             file.write(plan.SerializeToString())
         self.assertEqual(self.verified(plan_file), f"verified {digest_of(plan)}")
 
+    def test_the_digest_of_a_plan_with_state(self):
+        plan_file = os.path.join(SCRATCH.name, "state.pb")
+        self.compile("state", "mesh: data=2,model=3\n", plan_file)
+        with open(plan_file, "rb") as file:
+            plan = WIRE.Plan.FromString(file.read())
+        f32 = WIRE.DType.DTYPE_F32
+        whole = plan.state.add(name="w", dtype=f32)  # ranks and bounds are left out
+        whole.dims.add(axes=["model", "data"], bounds=[17])
+        sliced = plan.state.add(name="w.m", dtype=f32, ranks=[0, 2, 3, 5],
+                                slice_offsets=[0, 0, 2, 2], slice_counts=[2, 2, 3, 3])
+        sliced.dims.add(bounds=[5])
+        uneven = plan.state.add(name="bytes", dtype=WIRE.DType.DTYPE_U8)
+        uneven.dims.add(axes=["data"], bounds=[0, 9, 10])
+        plan.state.add(name="step", dtype=WIRE.DType.DTYPE_I64, ranks=[4])
+        with open(plan_file, "wb") as file:
+            file.write(plan.SerializeToString())
+        self.assertEqual(self.verified(plan_file), f"verified {digest_of(plan)}")
+
 
 class ProtocolTest(unittest.TestCase):
     """Each test has its own coordinator, with a token for workers and one for operators."""

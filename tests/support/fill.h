@@ -309,9 +309,23 @@ inline void Fill(Source& s, HaloSpec& v) {
   auto& [name, tensors] = v;
   All(s, name, tensors);
 }
+inline void Fill(Source& s, StateCut& v) {
+  auto& [dim, axes] = v;
+  All(s, dim, axes);
+}
+inline void Fill(Source& s, StateSlice& v) {
+  auto& [offset, count] = v;
+  All(s, offset, count);
+}
+inline void Fill(Source& s, StateSpec& v) {
+  auto& [name, dtype, shape, cuts, slice, sliced_like] = v;
+  FillShape(s, shape);
+  All(s, name, dtype, cuts, slice, sliced_like);
+  if (dtype == DType::kC128) dtype = DType::kC64;
+}
 inline void Fill(Source& s, protocol::RegisterChunk& v) {
-  auto& [index, last, parameters, transport, groups, halos] = v;
-  All(s, index, last, parameters, transport, groups, halos);
+  auto& [index, last, parameters, states, transport, groups, halos] = v;
+  All(s, index, last, parameters, states, transport, groups, halos);
 }
 inline void Fill(Source& s, protocol::PlanAck& v) {
   auto& [revision, digest] = v;
@@ -580,11 +594,24 @@ inline void Fill(Source& s, plan::RankPlan& v) {
   auto& [lanes, launch_order, tasks, halos] = v;
   All(s, lanes, launch_order, tasks, halos);
 }
+inline void Fill(Source& s, plan::StateDim& v) {
+  auto& [axes, bounds] = v;
+  All(s, axes, bounds);
+  // One bound stands for even blocks (proto/codec_state.h).
+  if (bounds.size() == 1) bounds.push_back(bounds[0]);
+}
+inline void Fill(Source& s, plan::StateTensor& v) {
+  auto& [name, dtype, dims, ranks, slices] = v;
+  All(s, name, dtype, dims, ranks, slices);
+  if (dtype == DType::kC128) dtype = DType::kC64;
+  // No ranks stand for all.
+  if (ranks.empty()) Fill(s, ranks.emplace_back());
+}
 inline void Fill(Source& s, plan::Plan& v) {
   auto& [revision, mesh, communicators, parameters, buckets, pipeline, halos,
-         ranks] = v;
+         ranks, state] = v;
   All(s, revision, mesh, communicators, parameters, buckets, pipeline, halos,
-      ranks);
+      ranks, state);
 }
 
 inline void Fill(Source& s, WorkerView& v) {

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/state.h"
 #include "tests/server/core/coordinator_fixture.h"
 #include "tests/server/core/effect_matchers.h"
 
@@ -34,6 +35,36 @@ TEST(StagesTest, ChunksAreCollectedInTheirOrder) {
   EXPECT_NE(fixture.core().FindPlan(fixture.job(), fixture.View().plan_digest),
             nullptr);
   EXPECT_EQ(fixture.core().FindPlan(fixture.job(), "another"), nullptr);
+}
+
+TEST(StagesTest, StateOfAllChunksIsInThePlan) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.JoinAll();
+  for (const uint64_t session : {1, 2}) {
+    fixture.Says(session, protocol::RegisterChunk{.index = 0,
+                                                  .states = {{.name = "a"}}});
+    fixture.Says(session,
+                 protocol::RegisterChunk{
+                     .index = 1, .last = true, .states = {{.name = "b"}}});
+  }
+  const auto plan =
+      fixture.core().FindPlan(fixture.job(), fixture.View().plan_digest);
+  ASSERT_NE(plan, nullptr);
+  ASSERT_EQ(plan->state.size(), 2u);
+  EXPECT_EQ(plan->state[0].name, "a");
+  EXPECT_EQ(plan->state[1].name, "b");
+  EXPECT_EQ(plan->state[1].ranks.size(), 2u);
+}
+
+TEST(StagesTest, TooMuchStateIsRefused) {
+  CoordinatorFixture fixture(SpecOf(1));
+  fixture.JoinAll();
+  const std::vector<StateSpec> most(kStatesMax, {.name = "a"});
+  fixture.Says(1, protocol::RegisterChunk{.index = 0, .states = most});
+  EXPECT_EQ(fixture.View().cause.kind, protocol::CauseKind::kNone);
+  fixture.Says(1, protocol::RegisterChunk{.index = 1, .states = {{}}});
+  EXPECT_THAT(fixture.View().cause.message,
+              HasSubstr("131072 tensors of state"));
 }
 
 TEST(StagesTest, ADifferenceIsOneErrorToEveryRank) {
