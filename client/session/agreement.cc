@@ -38,7 +38,7 @@ absl::StatusOr<plan::Plan> Session::Impl::AgreeOnPlan(
           "Session::Connect was called before");
     }
   }
-  auto chunks = protocol::CutIntoChunks(parameters);
+  auto chunks = protocol::CutIntoChunks(parameters, state_.declarations());
   if (!chunks.ok()) return FailHere(step(), "AgreeOnPlan", chunks.status());
   chunks->back().transport = transport_->facts();
   chunks->back().groups = groups_.declarations();

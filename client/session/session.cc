@@ -37,6 +37,15 @@ absl::StatusOr<HaloExchange> Session::Halo(const HaloSpec& halo) {
   return impl_->Halo(halo);
 }
 
+absl::StatusOr<StateId> Session::RegisterState(const StateSpec& state,
+                                               void* data) {
+  return impl_->RegisterState(state, data);
+}
+
+absl::Status Session::SetStateMemory(StateId state, void* data) {
+  return impl_->state().SetMemory(state, data);
+}
+
 LaneBytes Session::lane_bytes() const { return impl_->lane_bytes(); }
 
 absl::Status Session::Connect() { return impl_->ConnectGroups(); }

@@ -190,6 +190,8 @@ absl::Status Session::Impl::ConnectGroups() {
 absl::Status Session::Impl::ConnectDeclared(
     const plan::Plan& plan,
     session::GroupRegistry::Communicators* communicators) {
+  absl::Status connected = state_.Connect(plan, rank());
+  if (!connected.ok()) return connected;
   if (groups_.empty() && halos_.empty()) return absl::OkStatus();
   auto made = transport_->MakeDeviceContext();
   if (!made.ok()) return made.status();
@@ -197,7 +199,7 @@ absl::Status Session::Impl::ConnectDeclared(
   const auto allocate = [this](size_t bytes) {
     return arena_->Allocate(bytes);
   };
-  absl::Status connected =
+  connected =
       groups_.Connect(plan,
                       {.device = device->NeedsOneOrder() ? device : nullptr,
                        .allocate = allocate},

@@ -41,6 +41,7 @@
 #include "client/session/event_loop.h"
 #include "client/session/group_registry.h"
 #include "client/session/halo_registry.h"
+#include "client/session/state_registry.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "lockstep/session.h"
@@ -120,6 +121,12 @@ class Session::Impl {
   LaneBytes lane_bytes() const;
   // Agrees on a plan without parameters and connects its groups and halos.
   absl::Status ConnectGroups();
+
+  // --- State, for checkpoints and recovery ---
+  absl::StatusOr<StateId> RegisterState(const StateSpec& state, void* data) {
+    return state_.Register(spec().mesh, state, data);
+  }
+  session::StateRegistry& state() { return state_; }
 
   // Once, after Connect: the plan and the executor, if this rank has pipeline
   // lanes or tasks. FailedPrecondition if it has none, or they were taken.
@@ -262,6 +269,7 @@ class Session::Impl {
       std::make_shared<executor::LaneTraffic>();
   session::GroupRegistry groups_;
   session::HaloRegistry halos_;
+  session::StateRegistry state_;
 
   Mutex mutex_;
   // AgreeOnPlan was called.

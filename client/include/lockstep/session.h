@@ -23,6 +23,7 @@
 #ifndef LOCKSTEP_SESSION_H_
 #define LOCKSTEP_SESSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,11 +33,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "lockstep/arena.h"
 #include "lockstep/axis_group.h"
 #include "lockstep/export.h"
 #include "lockstep/halo_exchange.h"
 #include "lockstep/job_spec.h"
+#include "lockstep/state_spec.h"
 
 namespace lockstep {
 
@@ -127,9 +130,40 @@ class LOCKSTEP_EXPORT Session {
   // than 1024, or 2048 tensors).
   absl::StatusOr<HaloExchange> Halo(const HaloSpec& halo);
 
-  // Connects the declared groups and halos, in a program without a
-  // GradientSync. Blocks until every rank has called it. Errors:
-  // InvalidArgument (one that some members did not declare, or differently),
+  // Registers state of the program for checkpoints and recovery
+  // (state_spec.h), before the session is connected: in any order, by the ranks
+  // that hold it. `data` is this rank's part, in host memory or in memory of
+  // the job's device; null: SetStateMemory gives it.
+  // GradientSync::RegisterState registers a parameter and its optimizer's
+  // state. Errors: InvalidArgument (what one rank can see: names, dtypes,
+  // shapes, cuts, slices; a name registered before), FailedPrecondition (once
+  // the session is connected), ResourceExhausted (more than 131072).
+  absl::StatusOr<StateId> RegisterState(const StateSpec& state,
+                                        void* data = nullptr);
+
+  // A number, which all ranks have alike, and bytes, such as the state of a
+  // generator of random numbers: as many on all ranks.
+  template <typename T>
+  absl::StatusOr<StateId> RegisterScalar(const std::string& name, T* number) {
+    return RegisterState({.name = name, .dtype = DTypeOfNumber<T>()}, number);
+  }
+  absl::StatusOr<StateId> RegisterBytes(const std::string& name,
+                                        absl::Span<std::byte> bytes) {
+    return RegisterState({.name = name,
+                          .dtype = DType::kU8,
+                          .shape = {static_cast<int64_t>(bytes.size())}},
+                         bytes.data());
+  }
+
+  // Sets the memory of this rank's part of the state, or another one: of
+  // slices, whose sizes are known once the session is connected. Errors:
+  // InvalidArgument (unknown state).
+  absl::Status SetStateMemory(StateId state, void* data);
+
+  // Connects the declared groups and halos and agrees on the state, in a
+  // program without a GradientSync. Blocks until every rank has called it.
+  // Errors: InvalidArgument (one that some members did not declare, or
+  // differently; state that ranks hold differently, or not all of),
   // FailedPrecondition (called before, or Seal was), Session::status().
   absl::Status Connect();
 

@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/dtype.h"
@@ -64,6 +65,26 @@ struct StateSpec {
   std::string sliced_like;
   bool operator==(const StateSpec&) const = default;
 };
+
+// The dtype of a C++ number.
+template <typename T>
+constexpr DType DTypeOfNumber() {
+  static_assert(std::is_arithmetic_v<T> && sizeof(T) <= 8,
+                "state has no dtype for it");
+  if constexpr (std::is_same_v<T, bool>) {
+    return DType::kBool;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return sizeof(T) == 4 ? DType::kF32 : DType::kF64;
+  } else if constexpr (std::is_signed_v<T>) {
+    constexpr DType kBySize[] = {DType::kI8, DType::kI16, DType::kI32,
+                                 DType::kI64};
+    return kBySize[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) / 4 + 1];
+  } else {
+    constexpr DType kBySize[] = {DType::kU8, DType::kU16, DType::kU32,
+                                 DType::kU64};
+    return kBySize[sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) / 4 + 1];
+  }
+}
 
 struct StateId {
   int index = -1;  // in the order of registration on this rank
