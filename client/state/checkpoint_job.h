@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "lockstep/mesh.h"
 #include "lockstep/tensor_type.h"
+#include "plan/state/state.h"
 #include "protocol/tensor_box.h"
 
 namespace lockstep::state {
@@ -40,6 +43,14 @@ struct CheckpointJob {
   std::vector<StatePart> held;
   std::vector<StatePart> written;
 };
+
+// A rank of a job, with the parts that the plan gives it (plan/state/).
+// `memory`: of each tensor, laid out as plan::BoxesOf says; null where the rank
+// holds no elements. InvalidArgument names a tensor that files cannot have, by
+// its dtype or name.
+absl::StatusOr<CheckpointJob> WithPlannedState(
+    CheckpointJob rank, absl::Span<const plan::StateTensor> tensors,
+    absl::Span<void* const> memory);
 
 uint64_t BytesOf(const CheckpointJob& job, const StatePart& part);
 

@@ -90,6 +90,16 @@ class SaverJob {
       Allocate(&jobs_[rank]);
     }
   }
+  // The parts have memory already.
+  struct WithMemory {};
+  SaverJob(WithMemory, std::vector<CheckpointJob> jobs, FileSystem* files)
+      : coordinator_(static_cast<int>(jobs.size())), jobs_(std::move(jobs)) {
+    savers_.resize(jobs_.size());
+    for (size_t rank = 0; rank < jobs_.size(); ++rank) {
+      files_.push_back(files);
+      devices_.push_back(transport::MakeHostDeviceContext());
+    }
+  }
   ~SaverJob() { Close(); }
 
   FakeCoordinator& coordinator() { return coordinator_; }
