@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/text/rank_list.h"
 #include "base/text/utf8.h"
+#include "plan/state/ranges.h"
 
 namespace lockstep::plan {
 namespace {
@@ -41,31 +42,6 @@ absl::StatusOr<std::vector<RecoveryRole>> RolesOf(
     }
   }
   return roles;
-}
-
-// Elements that the same ranks hold, contiguous in their memory.
-struct HeldRange {
-  int64_t offset = 0;
-  int64_t count = 0;
-  std::vector<int> ranks;
-};
-
-// Boxes of a slice that follow each other become one range.
-std::vector<HeldRange> RangesOf(const StateTensor& tensor, const Mesh& mesh) {
-  std::vector<HeldRange> ranges;
-  for (StateBlock& block : BlocksOf(tensor, mesh)) {
-    int64_t count = 1;
-    for (const int64_t extent : block.box.shape) count *= extent;
-    const bool follows =
-        !ranges.empty() && ranges.back().ranks == block.ranks &&
-        ranges.back().offset + ranges.back().count == block.offset;
-    if (follows) {
-      ranges.back().count += count;
-    } else {
-      ranges.push_back({block.offset, count, std::move(block.ranks)});
-    }
-  }
-  return ranges;
 }
 
 // What a newcomer needs of a range.

@@ -1,0 +1,54 @@
+// Sends the state of healthy ranks to newcomers, over the data plane.
+//
+//   rank 0  ─ chunk 0 ─────▶ ┐
+//   rank 1  ─ chunk 1 ─────▶ ├ rank 3, hashes what it received, and compares
+//   rank 2  ─ chunk 2 ─────▶ ┘ the hash of another holder: of chunk 0 rank 1's
+//
+// Chunks go from memory to memory, in windows: while one is transferred, the
+// one before it is hashed. The hash of a chunk is that of the next holder of
+// it, so a holder whose memory silently changed is found; it is the sender's
+// own if there is one holder only. A chunk that is wrong is sent again by the
+// next holder.
+//
+// Threads: one caller, which blocks until all newcomers have all.
+// Ownership: the memory is registered state on the host. Healthy ranks must not
+//            change it meanwhile.
+
+#ifndef LOCKSTEP_CLIENT_STATE_RECOVERY_H_
+#define LOCKSTEP_CLIENT_STATE_RECOVERY_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "lockstep/communicator.h"
+#include "lockstep/stream.h"
+#include "plan/state/recovery.h"
+#include "plan/state/state.h"
+
+namespace lockstep::state {
+
+struct RecoveryOptions {
+  // Bytes of a newcomer that are transferred at a time. Equal on all ranks.
+  int64_t window_bytes = int64_t{32} << 20;
+};
+
+// Called by all ranks of `comm`, which are those of the mesh, with the same
+// tensors and the same plan (PlanRecovery). `memory` has this rank's memory of
+// each tensor, and nullptr where it holds no elements. After OK the newcomers'
+// memory has what the plan says; all ranks return the same.
+//
+// InvalidArgument: this rank sends or receives without memory; nothing was
+// enqueued then, and the other ranks wait until the communicator is aborted.
+// DataLoss: chunks that no two holders agree on; each is named with its tensor,
+// newcomer and holders. The newcomer's memory of it is undefined. Else the
+// errors of `comm`.
+absl::Status Recover(const std::vector<plan::StateTensor>& tensors,
+                     const plan::RecoveryPlan& plan,
+                     absl::Span<void* const> memory, Communicator& comm,
+                     Stream& stream, const RecoveryOptions& options = {});
+
+}  // namespace lockstep::state
+
+#endif  // LOCKSTEP_CLIENT_STATE_RECOVERY_H_

@@ -1,0 +1,93 @@
+// Compares replicas of the state: ranks that hold the same elements must have
+// the same bytes. Memory that silently changed is found, and named.
+//
+//   "w", held by 0 1 2 3   hashes   a a b a  ─▶  tensor "w" of rank 2
+//   "v", held by 0 1       hashes   c d      ─▶  tensor "v" of ranks 0-1, one
+//                                                of them
+//
+// Each rank hashes what it holds. One all-reduce finds out whether all replicas
+// are equal; the hashes of those that are not are gathered then.
+//
+// Threads: one caller, which blocks.
+// Ownership: the tensors and the memory must outlive it. The memory must be on
+//            the host, and must not change during a comparison.
+
+#ifndef LOCKSTEP_CLIENT_STATE_REPLICA_CHECK_H_
+#define LOCKSTEP_CLIENT_STATE_REPLICA_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lockstep/communicator.h"
+#include "lockstep/mesh.h"
+#include "lockstep/stream.h"
+#include "plan/state/state.h"
+
+namespace lockstep::state {
+
+// Replicas that are not equal.
+struct ReplicaFault {
+  std::string tensor;
+  // Elements of the holders' memory of the tensor.
+  int64_t offset = 0;
+  int64_t count = 0;
+  std::vector<int> holders;  // rising
+  // The holders whose bytes differ from those of more than half of them; all
+  // holders if there is no such majority.
+  std::vector<int> suspects;
+  bool operator==(const ReplicaFault&) const = default;
+};
+
+struct ReplicaReport {
+  // The first kReplicaFaultsMax ones, in the order of tensors and memory.
+  std::vector<ReplicaFault> faults;
+  int64_t faults_more = 0;
+  bool operator==(const ReplicaReport&) const = default;
+};
+inline constexpr size_t kReplicaFaultsMax = 16;
+
+class ReplicaCheck {
+ public:
+  // `tensors` are valid; `memory` has this rank's memory of each, and nullptr
+  // where it holds no elements.
+  ReplicaCheck(const std::vector<plan::StateTensor>& tensors, const Mesh& mesh,
+               std::vector<const void*> memory);
+
+  // Called by all ranks of the mesh, which are those of `comm`. All get the
+  // same report. InvalidArgument if the communicator has another size, or
+  // memory is missing: nothing was enqueued then. Else the errors of `comm`.
+  absl::StatusOr<ReplicaReport> Compare(Communicator& comm, Stream& stream);
+
+  // Compares if `step` is a multiple of `every`, which is at least 1. DataLoss
+  // names each tensor, its elements, and the ranks; else the errors of Compare.
+  absl::Status CheckAt(int64_t step, int64_t every, Communicator& comm,
+                       Stream& stream);
+
+ private:
+  // Elements that several ranks hold.
+  struct Replicated {
+    int tensor = 0;
+    int64_t offset = 0;
+    int64_t count = 0;
+    std::vector<int> ranks;
+  };
+
+  absl::Status CheckArguments(const Communicator& comm) const;
+  bool IsHeld(const Replicated& replicated, int rank) const;
+  uint64_t HashOf(const Replicated& replicated) const;
+  ReplicaFault FaultOf(const Replicated& replicated,
+                       const uint64_t* hash_by_rank) const;
+
+  const std::vector<plan::StateTensor>& tensors_;
+  const int ranks_;
+  const std::vector<const void*> memory_;
+  std::vector<Replicated> replicated_;
+};
+
+}  // namespace lockstep::state
+
+#endif  // LOCKSTEP_CLIENT_STATE_REPLICA_CHECK_H_
