@@ -31,7 +31,8 @@ namespace lockstep::state {
 
 struct RecoveryOptions {
   // Bytes of a newcomer that are transferred at a time. Equal on all ranks.
-  int64_t window_bytes = int64_t{32} << 20;
+  // Small enough to be hashed from the cache.
+  int64_t window_bytes = int64_t{4} << 20;
 };
 
 // Called by all ranks of `comm`, which are those of the mesh, with the same
