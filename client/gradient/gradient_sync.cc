@@ -73,7 +73,9 @@ absl::Status GradientSync::Impl::Seal() {
        connected->plan.communicators) {
     groups_.push_back(communicator.ranks);
   }
-  if (absl::Status made = MakeEngine(*std::move(connected)); !made.ok()) {
+  absl::Status made = MakeEngine(*std::move(connected));
+  if (made.ok()) made = SetValueMemory();
+  if (!made.ok()) {
     session_.ReportFailure(0, "GradientSync::Seal", made);
     return made;
   }

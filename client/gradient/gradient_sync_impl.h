@@ -40,6 +40,9 @@ class GradientSync::Impl {
 
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
   absl::Status Seal();
+  absl::Status RegisterState(int parameter, const ParameterState& state);
+  absl::Status SetSliceMemory(int parameter, const std::string& suffix,
+                              void* data);
 
   // Returns the error of a wrong call unchanged. After a failed transfer,
   // returns its cause, which the coordinator sends within moments.
@@ -82,6 +85,14 @@ class GradientSync::Impl {
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  // The ids of a parameter's state.
+  struct RegisteredParameter {
+    StateId value;
+    std::map<std::string, StateId> slices;  // by suffix
+  };
+
+  absl::Status CheckRegistered(int parameter) const;
+  absl::Status SetValueMemory();
   absl::Status MakeEngine(PlanInEffect plan);
   gradient::EngineOptions OptionsFor(PlanInEffect plan);
   absl::StatusOr<std::unique_ptr<transport::BufferRegistration>> RegisterBuffer(
@@ -96,6 +107,7 @@ class GradientSync::Impl {
   std::vector<std::string> names_;
   std::vector<int> uses_;
   std::map<std::string, int> index_;
+  std::map<int, RegisteredParameter> states_;  // by parameter
   std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
   std::function<void()> on_moved_;
   double weight_ = 1;                     // of micro-batches

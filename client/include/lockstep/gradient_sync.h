@@ -62,6 +62,7 @@
 #include "lockstep/dtype.h"
 #include "lockstep/export.h"
 #include "lockstep/job_options.h"
+#include "lockstep/parameter_state.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
 #include "lockstep/verdict_scalars.h"
@@ -146,6 +147,20 @@ class LOCKSTEP_EXPORT GradientSync {
   // Errors: AlreadyExists (duplicate name), InvalidArgument (shape, dtype, op,
   // an axis that the mesh lacks), FailedPrecondition (after Seal).
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
+
+  // Registers the parameter's values and its optimizer's state for checkpoints,
+  // as Session::RegisterState does: once, before Seal. All ranks that have the
+  // parameter do so. Errors: those of Session::RegisterState, after which a
+  // part may be registered; InvalidArgument (unknown parameter; a value with
+  // sync: reduce_scatter, none in other modes).
+  absl::Status RegisterState(ParameterId parameter,
+                             const ParameterState& state);
+
+  // Sets the memory of an OptimizerSlice, for the elements of Slice(parameter):
+  // after Seal, before checkpoints are saved or loaded. Errors: InvalidArgument
+  // (unknown parameter or suffix).
+  absl::Status SetSliceMemory(ParameterId parameter, const std::string& suffix,
+                              void* data);
 
   // Agrees with all ranks on the parameters and the plan, and connects the data
   // plane. Blocks until every rank has done so. Errors: InvalidArgument
