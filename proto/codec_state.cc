@@ -143,6 +143,7 @@ void WriteState(const plan::Plan& from, v1::Plan* to) {
 
 void ReadState(const v1::Plan& from, plan::Plan* to, Decoder* d) {
   d->Each("state", from.state(), kManyMax, &to->state);
+  if (!d->status().ok()) return;
   int64_t left_out = 0;
   const auto fits = [&](size_t more) {
     left_out += static_cast<int64_t>(more);
