@@ -55,19 +55,25 @@ Saver::Saver(CheckpointJob job, const Context& context,
       options_(options),
       snapshot_(&job_, context.device) {}
 
-absl::StatusOr<std::unique_ptr<Saver>> Saver::Open(
-    CheckpointJob job, const Context& context, const SaverOptions& options) {
+absl::StatusOr<std::unique_ptr<Saver>> Saver::Open(CheckpointJob job,
+                                                   const Context& context,
+                                                   const SaverOptions& options,
+                                                   const absl::Status& ready) {
   std::unique_ptr<Saver> saver(new Saver(std::move(job), context, options));
-  if (saver->job_.rank == 0) saver->OpenAsRankZero();
-  absl::Status agreed = saver->Agree();
+  // Empty: this rank has come, and waits.
+  context.channel->Report(saver->report_);
+  if (saver->job_.rank == 0) saver->OpenAsRankZero(ready);
+  absl::Status agreed = saver->Agree(ready);
+  if (!ready.ok()) return ready;
   if (!agreed.ok()) return agreed;
   return saver;
 }
 
-void Saver::OpenAsRankZero() {
+void Saver::OpenAsRankZero(const absl::Status& ready) {
   const std::string nonce = NewNonce();
-  auto opened =
-      OpenDirectory(context_.files, options_.directory, nonce, ThisProcess());
+  auto opened = ready.ok() ? OpenDirectory(context_.files, options_.directory,
+                                           nonce, ThisProcess())
+                           : absl::StatusOr<OpenedDirectory>(ready);
   report_.access = opened.status();
   if (opened.ok()) {
     lock_ = std::move(opened->lock);
@@ -95,13 +101,13 @@ absl::Status Saver::AwaitNonce(const protocol::CheckpointDirectory& found) {
   }
 }
 
-absl::Status Saver::Agree() {
+absl::Status Saver::Agree(const absl::Status& ready) {
   auto news = context_.channel->Await([](const CheckpointNews& newest) {
     return newest.directory.has_value();
   });
   if (!news.ok()) return news.status();
   if (job_.rank != 0) {
-    report_.access = AwaitNonce(*news->directory);
+    report_.access = ready.ok() ? AwaitNonce(*news->directory) : ready;
     context_.channel->Report(report_);
   }
   news = context_.channel->Await(

@@ -57,8 +57,11 @@ class Saver {
     transport::DeviceContext* device = nullptr;
   };
 
+  // All ranks call it. An error in `ready` is this rank's, which cannot use the
+  // directory: it is returned here, and all ranks learn it.
   static absl::StatusOr<std::unique_ptr<Saver>> Open(
-      CheckpointJob job, const Context& context, const SaverOptions& options);
+      CheckpointJob job, const Context& context, const SaverOptions& options,
+      const absl::Status& ready = absl::OkStatus());
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -82,9 +85,9 @@ class Saver {
   Saver(CheckpointJob job, const Context& context, const SaverOptions& options);
 
   // Open.
-  void OpenAsRankZero();
+  void OpenAsRankZero(const absl::Status& ready);
   absl::Status AwaitNonce(const protocol::CheckpointDirectory& found);
-  absl::Status Agree();
+  absl::Status Agree(const absl::Status& ready);
 
   // OK as long as the session is not over.
   absl::Status SessionStatus();

@@ -109,6 +109,11 @@ class SaverJob {
     return jobs_[static_cast<size_t>(rank)];
   }
 
+  // Before Open; the default is host memory.
+  void SetDevice(int rank, std::unique_ptr<transport::DeviceContext> device) {
+    devices_[static_cast<size_t>(rank)] = std::move(device);
+  }
+
   // Runs `call(rank)` on a thread for each rank; the statuses by rank.
   std::vector<absl::Status> OnAll(
       const std::function<absl::Status(int rank)>& call) {

@@ -194,6 +194,32 @@ TEST_F(SaverTest, NamesAllRanksThatSeeAnotherDirectory) {
   }
 }
 
+TEST_F(SaverTest, ARankThatCannotOpenIsNamedOnAllRanks) {
+  for (const int refusing : {0, 1}) {
+    FakeCoordinator coordinator(2);
+    const auto device = transport::MakeHostDeviceContext();
+    const auto jobs = CutJobs(ModelState(), 2, 1);
+    absl::Status opened[2];
+    const auto open = [&](int rank) {
+      const absl::Status ready = rank == refusing
+                                     ? absl::InvalidArgumentError("no memory")
+                                     : absl::OkStatus();
+      opened[rank] =
+          Saver::Open(jobs[static_cast<size_t>(rank)],
+                      {&files_, coordinator.channel(rank), device.get()},
+                      InMemory(), ready)
+              .status();
+    };
+    std::thread first([&] { open(0); });
+    open(1);
+    first.join();
+    EXPECT_EQ(opened[refusing], absl::InvalidArgumentError("no memory"));
+    EXPECT_TRUE(absl::IsFailedPrecondition(opened[1 - refusing]));
+    EXPECT_THAT(std::string(opened[1 - refusing].message()),
+                HasSubstr(absl::StrCat("rank ", refusing, ": no memory")));
+  }
+}
+
 TEST_F(SaverTest, NamesTheBoxesOfATensorThatARankWritesInParts) {
   const std::vector<JobTensor> tensors = {{"w", {DType::kF32, {4, 2}}},
                                           {"w [2,0]", {DType::kF32, {2}}}};
