@@ -31,6 +31,9 @@
 
 namespace lockstep::checkpoint {
 
+// A file in the directory, locked by what adds checkpoints: one job at a time.
+inline constexpr char kDirectoryLockName[] = "lock";
+
 // "step-20-epoch-3-attempt-1"
 std::string FolderName(const CheckpointName& id);
 // The inverse; nullopt for any other text.

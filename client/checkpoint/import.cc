@@ -96,6 +96,10 @@ absl::StatusOr<AttemptFolder> Import(FileSystem* files,
   absl::Status status = MakeIfMissing(files, std::string(above));
   if (status.ok()) status = MakeIfMissing(files, checkpoints);
   if (!status.ok()) return status;
+  const auto lock =
+      files->Lock(absl::StrCat(checkpoints, "/", kDirectoryLockName),
+                  "an import of a checkpoint");
+  if (!lock.ok()) return lock.status();
   const auto name = NewName(files, checkpoints, step);
   if (!name.ok()) return name.status();
 

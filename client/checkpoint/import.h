@@ -31,6 +31,7 @@ struct ImportOptions {
 // exist. The parent of `directory` must.
 //
 // AlreadyExists if there is a committed checkpoint of this step.
+// FailedPrecondition if a job uses the directory.
 // InvalidArgument for a negative step. Other errors name tensor and file: those
 // of CheckpointReader, of WriteSafetensors and of Commit. After an error there
 // is no such checkpoint, and what was written of it is removed.

@@ -79,7 +79,8 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(FileSystem* files,
   const std::string folder = CheckpointsIn(directory);
   absl::Status status = MakeDirectories(files, folder);
   if (!status.ok()) return status;
-  auto lock = files->Lock(absl::StrCat(folder, "/lock"), holder);
+  auto lock = files->Lock(
+      absl::StrCat(folder, "/", checkpoint::kDirectoryLockName), holder);
   if (absl::IsFailedPrecondition(lock.status())) {
     return WithContext(absl::StrCat("another job uses ", directory),
                        lock.status());

@@ -84,11 +84,20 @@ TEST_F(ImportTest, ACommittedStepIsKept) {
   EXPECT_THAT(std::string(refused.message()),
               HasSubstr("/job/checkpoints/step-5-epoch-0-attempt-1"));
   EXPECT_TRUE(ImportPlain(&files_).ok());  // step 0
-  EXPECT_THAT(
-      *files_.List("/job/checkpoints"),
-      ElementsAre("step-0-epoch-0-attempt-1", "step-5-epoch-0-attempt-1"));
+  EXPECT_THAT(*files_.List("/job/checkpoints"),
+              ElementsAre("lock", "step-0-epoch-0-attempt-1",
+                          "step-5-epoch-0-attempt-1"));
   EXPECT_TRUE(
       absl::IsInvalidArgument(ImportPlain(&files_, {.step = -1}).status()));
+}
+
+TEST_F(ImportTest, ADirectoryThatAJobUsesIsLeftAlone) {
+  ASSERT_TRUE(ImportPlain(&files_, {.step = 5}).ok());
+  const auto lock = files_.Lock("/job/checkpoints/lock", "pid 7 on host h");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  const absl::Status refused = ImportPlain(&files_, {.step = 6}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("pid 7 on host h"));
 }
 
 TEST_F(ImportTest, AnErrorAtEachOperationLeavesNoCheckpoint) {
