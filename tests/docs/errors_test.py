@@ -20,6 +20,12 @@ WORDS_MIN = 2  # in a run of words that identifies a message
 # Messages whose code is not beside the text: where it is.
 MADE_ELSEWHERE = {
     "by an operator": ("CANCELLED", "client/session/cause.cc", "kStopped"),
+    "ranks register it differently": (
+        "INVALID_ARGUMENT", "plan/state/declared_state.cc", "absl::Status Refuse"),
+    "elements are held by no rank": (
+        "INVALID_ARGUMENT", "plan/state/state.cc", "absl::Status Invalid("),
+    "different slices that overlap": (
+        "INVALID_ARGUMENT", "plan/state/state.cc", "absl::Status Invalid("),
     "kernel, for the first": ("INTERNAL", "client/transport/nccl/gpu_status.cc", "Internal"),
 }
 
