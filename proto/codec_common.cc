@@ -201,6 +201,7 @@ void Write(const protocol::DesiredCommands& from, v1::DesiredCommands* to) {
   }
   to->set_reason(ToUtf8(from.reason));
   to->set_number(from.number);
+  to->set_saves(from.saves);
 }
 
 void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
@@ -213,6 +214,7 @@ void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
   }
   d->Text("reason", from.reason(), &to->reason);
   to->number = from.number();
+  to->saves = from.saves();
 }
 
 }  // namespace lockstep::proto

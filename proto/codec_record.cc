@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/codec.h"
+#include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
 
 namespace lockstep::proto {
@@ -213,6 +214,12 @@ struct Field {
   auto* operator()(const record::JobAdopted&) {
     return to->mutable_job_adopted();
   }
+  auto* operator()(const record::SavePrepared&) {
+    return to->mutable_save_prepared();
+  }
+  auto* operator()(const record::SaveCommitted&) {
+    return to->mutable_save_committed();
+  }
 };
 
 }  // namespace
@@ -268,6 +275,12 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
     case M::kJobAdopted:
       return d->Body<record::JobAdopted>("job_adopted", from.job_adopted(),
                                          &to->body);
+    case M::kSavePrepared:
+      return d->Body<record::SavePrepared>("save_prepared",
+                                           from.save_prepared(), &to->body);
+    case M::kSaveCommitted:
+      return d->Body<record::SaveCommitted>("save_committed",
+                                            from.save_committed(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

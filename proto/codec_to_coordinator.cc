@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "proto/codec.h"
+#include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
 #include "proto/codec_halo.h"
 #include "proto/codec_state.h"
@@ -443,6 +444,9 @@ struct ToCoordinatorField {
   auto* operator()(const protocol::ValueDigests&) {
     return to->mutable_value_digests();
   }
+  auto* operator()(const protocol::CheckpointReport&) {
+    return to->mutable_checkpoint_report();
+  }
 };
 
 }  // namespace
@@ -512,6 +516,9 @@ void Read(const v1::ToCoordinator& from, protocol::ToCoordinator* to,
     case M::kValueDigests:
       return d->Body<protocol::ValueDigests>("value_digests",
                                              from.value_digests(), &to->body);
+    case M::kCheckpointReport:
+      return d->Body<protocol::CheckpointReport>(
+          "checkpoint_report", from.checkpoint_report(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

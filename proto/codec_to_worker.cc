@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "proto/codec.h"
+#include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
 
 namespace lockstep::proto {
@@ -163,6 +164,9 @@ struct ToWorkerField {
   }
   auto* operator()(const protocol::Decide&) { return to->mutable_decide(); }
   auto* operator()(const protocol::Warning&) { return to->mutable_warning(); }
+  auto* operator()(const protocol::CheckpointNews&) {
+    return to->mutable_checkpoint_news();
+  }
 };
 
 }  // namespace
@@ -213,6 +217,9 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
       return d->Body<protocol::Decide>("decide", from.decide(), &to->body);
     case M::kWarning:
       return d->Body<protocol::Warning>("warning", from.warning(), &to->body);
+    case M::kCheckpointNews:
+      return d->Body<protocol::CheckpointNews>(
+          "checkpoint_news", from.checkpoint_news(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

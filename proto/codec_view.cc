@@ -3,12 +3,13 @@
 #include <string>
 
 #include "proto/codec.h"
+#include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
 
 namespace lockstep::proto {
 
 static_assert(static_cast<int>(JobState::kStopped) == v1::JobState_MAX);
-static_assert(static_cast<int>(JobCommand::kRebuild) == v1::JobCommand_MAX);
+static_assert(static_cast<int>(JobCommand::kSave) == v1::JobCommand_MAX);
 static_assert(static_cast<int>(WorkerState::kLeft) == v1::WorkerState_MAX);
 
 // --- Parts ------------------------------------------------------------------
@@ -132,6 +133,9 @@ v1::JobView ToProto(const JobView& view) {
   to.set_name(ToUtf8(view.name.value));
   to.set_step(view.step);
   for (const std::string& text : view.warnings) to.add_warnings(ToUtf8(text));
+  if (!view.checkpoint.empty()) {
+    Write(view.checkpoint, to.mutable_checkpoint());
+  }
   return to;
 }
 
@@ -161,6 +165,9 @@ void Read(const v1::JobView& from, JobView* to, Decoder* d) {
     for (const std::string& text : from.warnings()) {
       d->Text("warnings", text, &to->warnings.emplace_back());
     }
+  }
+  if (from.has_checkpoint()) {
+    d->Message("checkpoint", true, from.checkpoint(), &to->checkpoint);
   }
 }
 

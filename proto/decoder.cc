@@ -99,6 +99,18 @@ void Decoder::Duration(const char* field,
             : absl::Seconds(from.seconds()) + absl::Nanoseconds(from.nanos());
 }
 
+void Decoder::Hash(const char* field, const std::string& from,
+                   std::string* to) {
+  constexpr size_t kDigits = 32;
+  const bool is_hash =
+      from.size() == kDigits &&
+      from.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!is_hash) {
+    return Fail(field, "is not of 32 lower case hexadecimal digits");
+  }
+  *to = from;
+}
+
 void Decoder::ErrorCode(const char* field, uint32_t from,
                         absl::StatusCode* to) {
   constexpr auto kFirst = static_cast<uint32_t>(absl::StatusCode::kCancelled);

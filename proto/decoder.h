@@ -61,6 +61,8 @@ class Decoder {
   void Text(const char* field, const std::string& from, std::string* to) {
     Bytes(field, Printable(from), kTextBytesMax, to);
   }
+  // 32 lower case hexadecimal digits.
+  void Hash(const char* field, const std::string& from, std::string* to);
   // Not validated for display, since it is never displayed.
   void Secret(const char* field, const std::string& from, std::string* to) {
     Bytes(field, from, kNameBytesMax, to);

@@ -16,7 +16,8 @@
 // only, and so needs memory and records that do not grow with the model.
 //
 // Both messages are states, not events: the newest replaces the earlier ones,
-// so a new stream repeats the newest, and nothing else.
+// so a new stream repeats the newest, and nothing else. From the newest reports
+// of all ranks a coordinator that has forgotten everything goes on.
 
 #ifndef LOCKSTEP_PROTOCOL_CHECKPOINT_H_
 #define LOCKSTEP_PROTOCOL_CHECKPOINT_H_
@@ -63,15 +64,6 @@ struct CheckpointSave {
   bool operator==(const CheckpointSave&) const = default;
 };
 
-// From a rank: all that the coordinator must know about it.
-struct CheckpointReport {
-  std::optional<CheckpointDirectory> directory;  // rank 0 only
-  // Whether this rank can read the nonce; nullopt: it has not tried yet.
-  std::optional<absl::Status> access;
-  std::optional<CheckpointSave> save;  // the newest
-  bool operator==(const CheckpointReport&) const = default;
-};
-
 // A rank, and what is wrong there.
 struct CheckpointFault {
   int rank = 0;
@@ -79,6 +71,23 @@ struct CheckpointFault {
   bool operator==(const CheckpointFault&) const = default;
 };
 inline constexpr int kCheckpointFaultsMax = 16;
+// Longer messages of errors are cut when they are sent.
+inline constexpr int kCheckpointErrorBytesMax = 4096;
+
+// From a rank: all that the coordinator must know about it. A rank sends an
+// empty one when it begins to open the directory: it waits for rank 0 then.
+struct CheckpointReport {
+  std::optional<CheckpointDirectory> directory;  // rank 0 only
+  // Whether this rank can read the nonce; nullopt: it has not tried yet.
+  std::optional<absl::Status> access;
+  std::optional<CheckpointSave> save;  // the newest
+  // As in the rank's newest CheckpointNews, for a coordinator that has
+  // forgotten it. The session sets these fields.
+  uint64_t decided = 0;
+  std::vector<CheckpointFault> faults;
+  int faults_more = 0;
+  bool operator==(const CheckpointReport&) const = default;
+};
 
 // To the member that writes the manifest of a save.
 struct CheckpointPrepared {

@@ -15,6 +15,7 @@ enum class JobCommand : uint8_t {
   kStop = 3,     // one common step is the job's last
   kDrain = 4,    // the workers leave after it; the job stays
   kRebuild = 5,  // rebuild buckets in the order of readiness
+  kSave = 6,     // all ranks save a checkpoint of one common step
 };
 
 // "pause", "resume", ...; "?" for any other value.
@@ -25,6 +26,7 @@ constexpr std::string_view Name(JobCommand command) {
     case JobCommand::kStop: return "stop";
     case JobCommand::kDrain: return "drain";
     case JobCommand::kRebuild: return "rebuild";
+    case JobCommand::kSave: return "save";
   }
   return "?";
 }

@@ -6,10 +6,12 @@
 #define LOCKSTEP_PROTOCOL_JOB_VIEW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "lockstep/checkpoint_name.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
 #include "protocol/parameter.h"
@@ -96,6 +98,27 @@ struct EventView {
   bool operator==(const EventView&) const = default;
 };
 
+// The checkpoints of a job. A time of infinity: before the coordinator began.
+struct CheckpointView {
+  std::optional<CheckpointName> committed;  // the newest
+  absl::Duration committed_ago;
+  bool saving = false;      // a save is in progress:
+  int64_t saving_step = 0;  // of it, with the next three fields
+  uint64_t bytes_done = 0;  // of all ranks
+  uint64_t bytes_total = 0;
+  absl::Duration saving_for;
+  std::string failure;  // of the newest save that failed; empty: none did
+  int64_t failed_step = 0;
+  absl::Duration failed_ago;
+  bool operator==(const CheckpointView&) const = default;
+
+  bool empty() const { return *this == CheckpointView(); }
+  double bytes_per_second() const {
+    const double seconds = absl::ToDoubleSeconds(saving_for);
+    return seconds > 0 ? static_cast<double>(bytes_done) / seconds : 0;
+  }
+};
+
 struct JobView {
   JobSpec spec;
   // The spec's name; "digits#1" for a finished job whose name was reused.
@@ -116,6 +139,7 @@ struct JobView {
   std::vector<EventView> events;      // the newest 100, oldest first
   uint64_t step = 0;                  // the highest that any worker reported
   std::vector<std::string> warnings;  // the newest 16, oldest first
+  CheckpointView checkpoint;
   bool operator==(const JobView&) const = default;
 };
 

@@ -25,6 +25,8 @@
 //   PlanAck ─────────────────────────────▶ received; the verdict switches
 //   Announce, Submitted, Held ───────────▶ negotiated mode only
 //         ◀────────────────────────────── Decide
+//   CheckpointReport ────────────────────▶ its directory, its save
+//         ◀────────────────────────────── CheckpointNews  checkpoint.h
 //   Evidence, LocalFailure ──────────────▶
 //         ◀────────────────────────────── EpochEnded(cause)
 //   EpochReport ─────────────────────────▶
@@ -38,13 +40,15 @@
 // Resume transfers state, not missed messages: after a broken stream the worker
 // sends Hello with its generation and position. The coordinator repeats
 // everything that the worker needs (EpochFormed, PlanReady, GroupHandles,
-// Start, DesiredCommands, EpochEnded). Each of these is idempotent.
+// Start, DesiredCommands, CheckpointNews, EpochEnded). Each of these is
+// idempotent.
 
 #ifndef LOCKSTEP_PROTOCOL_PROTOCOL_H_
 #define LOCKSTEP_PROTOCOL_PROTOCOL_H_
 
 #include <variant>
 
+#include "protocol/checkpoint.h"
 #include "protocol/evidence.h"
 #include "protocol/ids.h"
 #include "protocol/negotiation.h"
@@ -58,12 +62,13 @@ namespace lockstep::protocol {
 using ToCoordinatorBody =
     std::variant<Hello, RegisterChunk, PlanAck, PublishHandles, Connected,
                  Progress, Heartbeat, Busy, Evidence, LocalFailure, EpochReport,
-                 Leave, ReadyOrder, Announce, Submitted, Held, ValueDigests>;
+                 Leave, ReadyOrder, Announce, Submitted, Held, ValueDigests,
+                 CheckpointReport>;
 
 using ToWorkerBody =
     std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
                  EpochEnded, Left, DesiredCommands, OrderWanted, Decide,
-                 Warning>;
+                 Warning, CheckpointNews>;
 
 struct ToCoordinator {
   JobName job;

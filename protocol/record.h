@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/checkpoint_name.h"
 #include "lockstep/command.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
@@ -121,9 +122,29 @@ struct JobAdopted {
   bool operator==(const JobAdopted&) const = default;
 };
 
+// All ranks have written their parts of a save; before a member is told to
+// write the manifest. The hashes are of the parts: files beside the tensors
+// (docs/decisions/0022-parts-in-the-folder.md).
+struct SavePrepared {
+  EpochId epoch;
+  uint64_t number = 0;  // protocol::CheckpointSave::number
+  CheckpointName name;
+  std::vector<std::string> part_hashes;  // by rank
+  bool operator==(const SavePrepared&) const = default;
+};
+
+// The manifest of the prepared save is durable.
+struct SaveCommitted {
+  EpochId epoch;
+  uint64_t number = 0;
+  CheckpointName name;
+  bool operator==(const SaveCommitted&) const = default;
+};
+
 using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
                           PlanAdopted, EpochFinished, JobEnded, WorkerLeft,
-                          CommandsWanted, JobArchived, JobDeleted, JobAdopted>;
+                          CommandsWanted, JobArchived, JobDeleted, JobAdopted,
+                          SavePrepared, SaveCommitted>;
 
 struct Record {
   uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator

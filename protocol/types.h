@@ -86,8 +86,16 @@ struct DesiredCommands {
   std::string reason;             // for people
   // The commands of a job are numbered 1, 2, 3, ...; 0: none so far.
   uint64_t number = 0;
+  // How often a save was asked for in this epoch. Beside the commands, because
+  // a save changes none of them: paused ranks stay paused, and save after it.
+  uint64_t saves = 0;
   bool operator==(const DesiredCommands&) const = default;
 };
+
+// Whether `a` replaces `b`, of the same epoch.
+inline bool IsNewer(const DesiredCommands& a, const DesiredCommands& b) {
+  return a.number != b.number ? a.number > b.number : a.saves > b.saves;
+}
 
 // The launch that started a worker. Workers of one job are from one launch, or
 // from several launches, one per node.

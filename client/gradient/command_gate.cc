@@ -8,15 +8,19 @@ void CommandGate::Receive(const protocol::DesiredCommands& word) {
   std::function<void()> go_on;
   {
     MutexLock lock(&mutex_);
-    if (word.number <= word_.number) return;
+    if (!IsNewer(word, word_)) return;
+    const bool is_another = word.number != word_.number;
     word_ = word;
-    go_on = std::exchange(held_, nullptr);
+    if (is_another) go_on = std::exchange(held_, nullptr);
   }
   if (go_on) go_on();
 }
 
-void CommandGate::Enter(StepSummary* summary) const {
+void CommandGate::Enter(StepSummary* summary) {
   MutexLock lock(&mutex_);
+  saves_entered_ = word_.saves;
+  summary->holds_command[IndexOf(Command::kSave)] =
+      saves_entered_ > saves_obeyed_;
   if (word_.commands.empty()) return;
   summary->word = word_.number;
   for (const Command command : word_.commands) {
@@ -27,6 +31,7 @@ void CommandGate::Enter(StepSummary* summary) const {
 void CommandGate::Pass(const Verdict& verdict, std::function<void()> go_on) {
   {
     MutexLock lock(&mutex_);
+    if (verdict.Holds(Command::kSave)) saves_obeyed_ = saves_entered_;
     const bool heard_more = word_.number != verdict.command_word;
     if (verdict.Holds(Command::kPause) && !verdict.IsLast() && !heard_more &&
         !open_for_good_) {

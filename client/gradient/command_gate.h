@@ -26,12 +26,19 @@
 // the later record, the verdict shows that the records differ, and no rank
 // pauses. If none did, all pause, and each resumes when it receives the record.
 //
+// Saves are beside the records: DesiredCommands::saves counts the requests. A
+// rank holds Command::kSave in a verdict if it entered it with more requests
+// than it had when a save last held. So a save holds at one step, on all ranks
+// or on none; requests before that step's end are one save. A request that
+// arrives during a pause does not end it.
+//
 // Threads: all methods may be called from any thread. `go_on` runs on the
 //          thread that opens the gate, without a lock.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_COMMAND_GATE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_COMMAND_GATE_H_
 
+#include <cstdint>
 #include <functional>
 
 #include "base/mutex.h"
@@ -43,11 +50,12 @@ namespace lockstep::gradient {
 
 class CommandGate {
  public:
-  // Ignores a record that is not newer than the current one.
+  // Ignores a record that is not newer than the current one (IsNewer).
   void Receive(const protocol::DesiredCommands& word);
 
-  // Writes this rank's current commands to its summary for a verdict.
-  void Enter(StepSummary* summary) const;
+  // Writes this rank's current commands to its summary for a verdict. Each
+  // verdict that is entered passes before the next is entered.
+  void Enter(StepSummary* summary);
 
   // Call after a verdict has passed. Runs `go_on` now or, if the verdict
   // pauses, when the gate opens. One call at a time.
@@ -62,6 +70,10 @@ class CommandGate {
  private:
   mutable Mutex mutex_;
   protocol::DesiredCommands word_ ABSL_GUARDED_BY(mutex_);
+  // DesiredCommands::saves, when the last verdict was entered, and when the
+  // last one that held a save was.
+  uint64_t saves_entered_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t saves_obeyed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> held_ ABSL_GUARDED_BY(mutex_);
   bool open_for_good_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -2,7 +2,7 @@
 // and the decoding of their reductions.
 //
 //   sum  f64  [stamp | norm^2 | nonfinite | samples | more data | per sample |
-//              revision | 3 commands | step seconds]
+//              revision | 5 commands | step seconds]
 //   max  u64  [h | ~h | w | ~w | s | ~s | c | ~c]
 //              h = hash(epoch, step, revision)
 //              w = the number of the operator's command record

@@ -69,6 +69,10 @@ struct OfferOrder {
 struct ReportValueDigests {
   protocol::ValueDigests values;
 };
+// The rank's state of checkpoints. Only the newest is sent, and repeated.
+struct ReportCheckpoint {
+  protocol::CheckpointReport report;
+};
 // The worker's position. Only the newest is ever sent.
 struct Moved {
   protocol::Progress progress;
@@ -97,8 +101,8 @@ using Event =
     std::variant<Begin, StreamOpened, StreamMessage, StreamClosed,
                  DeadlineExpired, RegisterAll, AcceptPlan, OfferHandles,
                  DataPlaneConnected, OfferOrder, AnnouncePass, SubmitInPass,
-                 ReportValueDigests, Moved, BusyChanged, PeerFailed,
-                 FailLocally, Quiesced, LeaveNow>;
+                 ReportValueDigests, ReportCheckpoint, Moved, BusyChanged,
+                 PeerFailed, FailLocally, Quiesced, LeaveNow>;
 
 // --- Effects ----------------------------------------------------------------
 

@@ -119,7 +119,7 @@ void EventLoop::Notify() {
 
 // Wakes the Awaits whose deadline has passed, and sets the timer for the next.
 void EventLoop::Remind(absl::Time when) {
-  deadlines_.insert(when);
+  deadlines_.insert({when, absl::InfiniteFuture()});  // never empty
   deadlines_.erase(deadlines_.begin(), deadlines_.upper_bound(clock_->Now()));
   deadline_timer_.Set(*deadlines_.begin());
   Notify();

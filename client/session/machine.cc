@@ -42,8 +42,8 @@ Effects Machine::Step(absl::Time now, const Event& event) {
 
 absl::Time Machine::NextWake() const {
   if (Gone()) return absl::InfiniteFuture();
-  return std::min(
-      {reconnector_.NextWake(), heartbeats_.NextDue(), give_up_at_, leave_by_});
+  return std::min({reconnector_.NextWake(), heartbeats_.NextDue(),
+                   checkpoints_.NextDue(), give_up_at_, leave_by_});
 }
 
 void Machine::SendDue() {
@@ -58,7 +58,18 @@ void Machine::SendDue() {
     DropStream(absl::DeadlineExceededError("no answer"));
   }
   if (auto open = reconnector_.TakeDue(now_)) effects_.emplace_back(*open);
+  SendCheckpointReport();
   if (auto word = heartbeats_.TakeDue(now_)) Send(*std::move(word));
+}
+
+// With the outcome that this rank knows, for a coordinator that forgot it.
+void Machine::SendCheckpointReport() {
+  auto report = checkpoints_.TakeDue(now_);
+  if (!report) return;
+  report->decided = view_.checkpoints.decided;
+  report->faults = view_.checkpoints.faults;
+  report->faults_more = view_.checkpoints.faults_more;
+  Send(*std::move(report));
 }
 
 // --- Streams ----------------------------------------------------------------
@@ -106,6 +117,7 @@ void Machine::LoseStream(absl::Status why) {
   last_close_ = std::move(why);
   reconnector_.Lost(now_);
   heartbeats_.Disconnected();
+  checkpoints_.SetConnected(false);
   if (view_.connected) {
     View& view = Change();
     view.connected = false;
@@ -174,6 +186,7 @@ void Machine::Send(protocol::ToCoordinatorBody body) {
 void Machine::EndEpoch(absl::Status status) {
   if (IsOver(view_)) return;
   heartbeats_.SetInEpoch(false);
+  checkpoints_.Clear();
   give_up_at_ = absl::InfiniteFuture();
   View& view = Change();
   view.phase = SessionPhase::kEnded;
@@ -202,6 +215,7 @@ void Machine::EndStream() {
     effects_.emplace_back(CloseStream{reconnector_.current()});
   reconnector_.Stop();
   heartbeats_.Disconnected();
+  checkpoints_.SetConnected(false);
   give_up_at_ = absl::InfiniteFuture();
   leave_by_ = absl::InfiniteFuture();
   if (view_.connected) Change().connected = false;

@@ -17,7 +17,8 @@
 // have received are sent again (unacked_messages.h).
 //
 // Composed of: reconnector.h (streams), heartbeat_sender.h (progress,
-// heartbeats), unacked_messages.h, passes.h (negotiated mode).
+// heartbeats), unacked_messages.h, passes.h (negotiated mode),
+// checkpoint_reporter.h.
 //
 // Threads: not thread-safe; the session's loop thread is the only caller.
 // Errors:  Step cannot fail. View::status has the final error.
@@ -33,6 +34,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "client/session/checkpoint_reporter.h"
 #include "client/session/event.h"
 #include "client/session/heartbeat_sender.h"
 #include "client/session/passes.h"
@@ -96,6 +98,7 @@ class Machine {
   void On(const SubmitInPass& event);
   void On(const OfferOrder& event);
   void On(const ReportValueDigests& event);
+  void On(const ReportCheckpoint& event);
   void On(const Moved& event) { heartbeats_.Moved(event.progress); }
   void On(const BusyChanged& event) { heartbeats_.SetBusy(event.busy); }
   void On(const PeerFailed& event);
@@ -115,6 +118,7 @@ class Machine {
   void Receive(EpochId epoch, const protocol::OrderWanted& order);
   void Receive(EpochId epoch, const protocol::Decide& decide);
   void Receive(EpochId epoch, const protocol::Warning& warning);
+  void Receive(EpochId epoch, const protocol::CheckpointNews& news);
 
   // Time-driven actions: opening and closing streams, deadlines, heartbeats.
   void SendDue();
@@ -122,6 +126,7 @@ class Machine {
   // Sends the message if a stream is welcomed; else the next Welcome sends it.
   void State(protocol::ToCoordinatorBody body);
   void Send(protocol::ToCoordinatorBody body);
+  void SendCheckpointReport();
   // The coordinator (LoseStream) or this side (DropStream) ends the stream.
   void LoseStream(absl::Status why);
   void DropStream(absl::Status why);
@@ -154,6 +159,7 @@ class Machine {
   Reconnector reconnector_;
   HeartbeatSender heartbeats_;
   UnackedMessages unacked_;
+  CheckpointReporter checkpoints_;
   Passes passes_;
   // Incomplete handle lists: the last message is still missing.
   std::map<int, std::vector<std::string>> pieces_;

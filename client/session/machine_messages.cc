@@ -22,11 +22,13 @@ void Machine::Receive(EpochId, const protocol::Welcome& welcome) {
   give_up_at_ = absl::InfiniteFuture();
   reconnector_.Welcomed();
   heartbeats_.Connected(welcome.spec.timeouts.lease / 4);
+  checkpoints_.SetConnected(true);
   if (was_in_epoch && !welcome.resumed) {
     EndEpoch(absl::AbortedError(absl::StrFormat(
         "the coordinator does not know epoch %d of job %s any more",
         view_.epoch.value, options_.job.value)));
   }
+  SendCheckpointReport();  // before Leave: it may be about the last step
   for (auto& statement : unacked_.ToResend(welcome.forgot)) {
     Send(std::move(statement));
   }
@@ -125,7 +127,7 @@ void Machine::Receive(EpochId, const protocol::Left&) {
 
 void Machine::Receive(EpochId epoch, const protocol::DesiredCommands& wanted) {
   if (epoch != view_.epoch || !InEpoch()) return;
-  if (wanted.number > view_.wanted.number) Change().wanted = wanted;
+  if (IsNewer(wanted, view_.wanted)) Change().wanted = wanted;
 }
 
 void Machine::Receive(EpochId epoch, const protocol::OrderWanted& order) {
@@ -151,6 +153,25 @@ void Machine::Receive(EpochId epoch, const protocol::Decide& decide) {
 void Machine::Receive(EpochId epoch, const protocol::Warning& warning) {
   if (epoch != view_.epoch) return;
   effects_.emplace_back().emplace<Warn>().text = warning.text;
+}
+
+// A coordinator that has forgotten an outcome learns it from the reports.
+void Machine::Receive(EpochId epoch, const protocol::CheckpointNews& news) {
+  if (epoch != view_.epoch || !InEpoch()) return;
+  const protocol::CheckpointNews before =
+      std::exchange(Change().checkpoints, news);
+  protocol::CheckpointNews& now = Change().checkpoints;
+  if (!now.directory) now.directory = before.directory;
+  if (!now.opened && before.opened) {
+    now.opened = true;
+    now.access_faults = before.access_faults;
+    now.access_faults_more = before.access_faults_more;
+  }
+  if (now.decided < before.decided) {
+    now.decided = before.decided;
+    now.faults = before.faults;
+    now.faults_more = before.faults_more;
+  }
 }
 
 // --- Calls of the user ------------------------------------------------------
@@ -199,6 +220,10 @@ void Machine::On(const ReportValueDigests& event) {
   if (!InEpoch()) return;
   unacked_.SetValues(event.values);
   State(event.values);
+}
+
+void Machine::On(const ReportCheckpoint& event) {
+  if (InEpoch()) checkpoints_.Set(event.report);  // SendDue sends it
 }
 
 void Machine::On(const OfferOrder& event) {

@@ -37,6 +37,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/executor/executor.h"
+#include "client/session/checkpoint_channel.h"
 #include "client/session/control_channel.h"
 #include "client/session/event_loop.h"
 #include "client/session/group_registry.h"
@@ -192,6 +193,9 @@ class Session::Impl {
   // reports it.
   void NoteLastStep(std::optional<Command> command);
 
+  // For one checkpointer.
+  session::CheckpointChannel& checkpoints() { return checkpoints_; }
+
   // --- Failures ---
 
   // Reports to the coordinator the peer that a data-plane error names, if it
@@ -222,6 +226,18 @@ class Session::Impl {
   uint64_t messages_sent() const { return event_loop_->messages_sent(); }
 
  private:
+  class Checkpoints final : public session::CheckpointChannel {
+   public:
+    explicit Checkpoints(Impl* session) : session_(session) {}
+    void Report(const protocol::CheckpointReport& report) override;
+    absl::StatusOr<protocol::CheckpointNews> Await(
+        absl::FunctionRef<bool(const protocol::CheckpointNews&)> holds,
+        absl::Time deadline) override;
+
+   private:
+    Impl* const session_;
+  };
+
   Impl(const JoinOptions& options, Parts& parts,
        std::vector<std::unique_ptr<session::ControlChannel>> channels);
   // Blocks until an epoch is formed.
@@ -270,6 +286,7 @@ class Session::Impl {
   session::GroupRegistry groups_;
   session::HaloRegistry halos_;
   session::StateRegistry state_;
+  Checkpoints checkpoints_{this};
 
   Mutex mutex_;
   // AgreeOnPlan was called.

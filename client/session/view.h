@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
+#include "protocol/checkpoint.h"
 #include "protocol/ids.h"
 #include "protocol/shared_list.h"
 #include "protocol/types.h"
@@ -42,6 +43,8 @@ struct View {
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator
   protocol::DesiredCommands wanted;                // of the job, by an operator
+  // The newest of this epoch; nothing in it is taken back.
+  protocol::CheckpointNews checkpoints;
   // The revision whose bucket order the coordinator asks for on this stream;
   // 0: none.
   Revision order_wanted;

@@ -139,7 +139,7 @@ std::optional<record::JobAdopted> Adoptions::Complete(const Group& group,
     members.push_back(offer.member);
     adopted.members.push_back(
         {offer.member, offer.incarnation, offer.secret_hash});
-    if (offer.wanted.number > adopted.wanted.number) {
+    if (IsNewer(offer.wanted, adopted.wanted)) {
       adopted.wanted = offer.wanted;
     }
     if (offer.revision > adopted.revision) {

@@ -16,7 +16,8 @@ std::optional<Command> Meant(JobCommand asked) {
     case JobCommand::kStop: return Command::kStop;
     case JobCommand::kDrain: return Command::kDrain;
     case JobCommand::kResume:
-    case JobCommand::kRebuild: break;
+    case JobCommand::kRebuild:
+    case JobCommand::kSave: break;
   }
   return std::nullopt;
 }
@@ -44,6 +45,11 @@ bool Wants(const protocol::DesiredCommands& wanted, Command command) {
 absl::StatusOr<protocol::DesiredCommands> Ask(
     const protocol::DesiredCommands& now, JobCommand asked,
     const std::string& reason) {
+  if (asked == JobCommand::kSave) {
+    protocol::DesiredCommands wanted = now;
+    ++wanted.saves;
+    return wanted;
+  }
   const std::optional<Command> meant = Meant(asked);
   const bool free = now.commands.empty() || Wants(now, Command::kPause);
   if (!meant) {  // resume
@@ -56,12 +62,14 @@ absl::StatusOr<protocol::DesiredCommands> Ask(
     return Refuse(asked,
                   CannotBeTakenBack(Name(now.commands.front()), now.reason));
   }
-  return protocol::DesiredCommands{
-      .commands = {*meant}, .reason = reason, .number = now.number + 1};
+  return protocol::DesiredCommands{.commands = {*meant},
+                                   .reason = reason,
+                                   .number = now.number + 1,
+                                   .saves = now.saves};
 }
 
 protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now) {
-  return {.number = now.number + 1};
+  return {.number = now.number + 1, .saves = now.saves};
 }
 
 std::string ByOperator(const std::string& what, const std::string& reason) {

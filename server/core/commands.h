@@ -14,7 +14,10 @@
 //
 // Each change increments the sequence number, which never restarts
 // (protocol::DesiredCommands).
-// (protocol::DesiredCommands).
+//
+// A save is beside them, at any time while ranks may train: it counts in
+// DesiredCommands::saves. What is not obeyed by the end of the epoch is
+// forgotten.
 
 #ifndef LOCKSTEP_SERVER_CORE_COMMANDS_H_
 #define LOCKSTEP_SERVER_CORE_COMMANDS_H_

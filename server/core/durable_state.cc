@@ -74,6 +74,8 @@ struct Change {
     job.plan_digest.clear();
     job.observed_order.clear();
     job.left.clear();
+    job.wanted.saves = 0;
+    job.checkpoint_prepared.reset();
     job.adopted = false;
     return absl::OkStatus();
   }
@@ -124,6 +126,28 @@ struct Change {
 
   absl::Status operator()(const record::CommandsWanted& body) const {
     job.wanted = body.wanted;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::SavePrepared& body) const {
+    if (!Lives(body.epoch) || body.part_hashes.size() != job.members.size()) {
+      return CannotFollow(absl::StrFormat(
+          "save %d of epoch %d is prepared by %d ranks, but epoch %d has %d",
+          body.number, body.epoch.value, body.part_hashes.size(),
+          job.epoch.value, job.members.size()));
+    }
+    job.checkpoint_prepared = body;
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::SaveCommitted& body) const {
+    if (!Lives(body.epoch)) {
+      return CannotFollow(absl::StrFormat(
+          "save %d of epoch %d is committed, which is not the living one",
+          body.number, body.epoch.value));
+    }
+    job.checkpoint_prepared.reset();
+    job.checkpoint = body;
     return absl::OkStatus();
   }
 

@@ -58,11 +58,14 @@ struct DurableJob {
   std::string plan_digest;  // of this revision
   // The order from which this revision was compiled; empty in the first one.
   std::vector<uint32_t> observed_order;
-  std::map<WorkerName, Departure> left;   // of the newest epoch, cleanly
-  protocol::DesiredCommands wanted;       // by an operator
-  protocol::Cause cause;                  // of the last epoch's end
-  std::optional<record::JobEnded> ended;  // the job is over
-  uint64_t ended_by = 0;                  // the number of that record
+  std::map<WorkerName, Departure> left;  // of the newest epoch, cleanly
+  // The save of the newest epoch that was prepared last and is not committed.
+  std::optional<record::SavePrepared> checkpoint_prepared;
+  std::optional<record::SaveCommitted> checkpoint;  // the newest
+  protocol::DesiredCommands wanted;                 // by an operator
+  protocol::Cause cause;                            // of the last epoch's end
+  std::optional<record::JobEnded> ended;            // the job is over
+  uint64_t ended_by = 0;                            // the number of that record
   JobName archived_as;   // the name it is kept under; empty: the spec's
   bool adopted = false;  // in the newest epoch, from its workers' offers
 
@@ -91,7 +94,8 @@ struct DurableState {
 // InvalidArgument, with no change, for a record that cannot follow: a wrong
 // number, an unknown or finished job, an epoch or generation that does not
 // increase, a plan of an epoch that is not live, the end of another epoch, the
-// archival or deletion of a job that is not over, an adoption in place of a job
+// archival or deletion of a job that is not over, a save of an epoch that is
+// not live, an adoption in place of a job
 // that has had an epoch or has another token.
 absl::Status Apply(const record::Record& record, DurableState* state);
 

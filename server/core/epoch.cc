@@ -12,7 +12,7 @@
 namespace lockstep::core {
 
 Epoch::Epoch(const DurableJob& durable, Roster& roster, JobLog& log,
-             absl::Time now)
+             CheckpointHistory& history, absl::Time now)
     : durable_(durable),
       log_(log),
       members_(durable.epoch, durable.members, roster),
@@ -20,6 +20,7 @@ Epoch::Epoch(const DurableJob& durable, Roster& roster, JobLog& log,
       revisions_(members_.size()),
       steps_(spec(), durable.first_step, now),
       committed_(durable.first_step),
+      checkpoints_(durable, history),
       departures_(members_.size()) {}
 
 JobState Epoch::state() const {
@@ -245,6 +246,12 @@ void Epoch::WarnOfWhatIsKnown(bool at_once, EpochContext& context) {
     while (rank < members_.size() && departures_.HasLeft(rank)) ++rank;
     if (rank < members_.size()) context.Send(rank, protocol::Warning{text});
   }
+}
+
+std::optional<EpochEnd> Epoch::On(int rank,
+                                  const protocol::CheckpointReport& message,
+                                  EpochContext& context) {
+  return checkpoints_.On(rank, message, context);
 }
 
 std::optional<EpochEnd> Epoch::On(int rank, const protocol::Busy& message,

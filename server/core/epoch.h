@@ -10,12 +10,13 @@
 //
 // Each part owns its state and handles the messages about it:
 //
-//   Registry        registrations
-//   ConnectStage    the plan's acknowledgements, handles, connections
-//   PlanRevisions   the plan and its later revisions
-//   Negotiation     passes, in negotiated mode
-//   StepMonitor     progress, lags, differing values
-//   Departures      ranks that left, and broken connections
+//   Registry           registrations
+//   ConnectStage       the plan's acknowledgements, handles, connections
+//   PlanRevisions      the plan and its later revisions
+//   Negotiation        passes, in negotiated mode
+//   StepMonitor        progress, lags, differing values
+//   CheckpointTracker  the checkpoints' directory, saves
+//   Departures         ranks that left, and broken connections
 //
 // This class composes them. Its methods are divided into files by subject:
 //
@@ -42,6 +43,7 @@
 #include "plan/ir.h"
 #include "protocol/job_view.h"
 #include "protocol/protocol.h"
+#include "server/core/checkpoint_tracker.h"
 #include "server/core/connect_stage.h"
 #include "server/core/departures.h"
 #include "server/core/epoch_context.h"
@@ -60,7 +62,8 @@ class Epoch {
  public:
   // The newest epoch of `durable`, which must be live. The references must
   // outlive it.
-  Epoch(const DurableJob& durable, Roster& roster, JobLog& log, absl::Time now);
+  Epoch(const DurableJob& durable, Roster& roster, JobLog& log,
+        CheckpointHistory& history, absl::Time now);
   Epoch(const Epoch&) = delete;
   Epoch& operator=(const Epoch&) = delete;
 
@@ -165,6 +168,9 @@ class Epoch {
                              EpochContext& context);
   std::optional<EpochEnd> On(int rank, const protocol::ValueDigests& message,
                              EpochContext& context);
+  std::optional<EpochEnd> On(int rank,
+                             const protocol::CheckpointReport& message,
+                             EpochContext& context);
   std::optional<EpochEnd> On(int rank, const protocol::Busy& message,
                              EpochContext& context);
   std::optional<EpochEnd> On(int rank, const protocol::LocalFailure& message,
@@ -213,6 +219,8 @@ class Epoch {
   // "step 412: worker-3 (...) has not submitted layers.7.weight for 2.1s; 6
   // ranks wait".
   std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
+  // Ranks wait for the rank's part of a checkpoint, and `stuck` has one.
+  bool BlocksSave(int rank, const std::vector<int>& stuck) const;
   // What the current stage requires of every rank, as a rank lacks it.
   std::string Lack() const;
   bool HasDone(int rank) const;
@@ -241,6 +249,7 @@ class Epoch {
   bool started_ = durable_.revision.value > 1;
   StepMonitor steps_;
   uint64_t committed_;
+  CheckpointTracker checkpoints_;
   Departures departures_;
 };
 

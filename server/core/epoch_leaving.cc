@@ -46,6 +46,7 @@ std::optional<EpochEnd> Epoch::Leave(int rank, const protocol::Leave& leave,
     context.Remember(AllRanks(*leave.command, leave.steps));
   }
   RestoreLeft(rank, std::max(leave.steps, durable_.first_step));
+  checkpoints_.Leave(rank, context);
   if (all_left()) return std::nullopt;
   return EndIfLeaverIsMissed(context);
 }
@@ -53,6 +54,7 @@ std::optional<EpochEnd> Epoch::Leave(int rank, const protocol::Leave& leave,
 void Epoch::RestoreLeft(int rank, uint64_t steps) {
   steps_.progress().Drop(rank);
   departures_.Leave(rank, steps, members_);
+  checkpoints_.RestoreLeft(rank);
 }
 
 std::optional<EpochEnd> Epoch::Accuse(const protocol::Evidence& evidence,

@@ -29,7 +29,8 @@ void Epoch::Announce(EventContext& event) {
     context.Send(rank, protocol::EpochFormed{rank, members_.list(),
                                              durable_.first_step});
   }
-  if (durable_.wanted.number != 0) context.SendAll(durable_.wanted);
+  if (durable_.wanted != protocol::DesiredCommands{})
+    context.SendAll(durable_.wanted);
 }
 
 std::optional<EpochEnd> Epoch::Resume(int rank, const protocol::Hello& hello,
@@ -62,7 +63,9 @@ void Epoch::Restate(int rank, EpochContext& context) {
   if (connecting_) connecting_->Repeat(rank, context);
   if (started_) context.Send(rank, protocol::Start{});
   revisions_.RepeatRequest(rank, context);
-  if (durable_.wanted.number != 0) context.Send(rank, durable_.wanted);
+  if (durable_.wanted != protocol::DesiredCommands{})
+    context.Send(rank, durable_.wanted);
+  checkpoints_.Resume(rank, context);
 }
 
 // A member that was started sends Held itself; one that was not has received no

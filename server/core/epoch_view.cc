@@ -1,6 +1,7 @@
 // The part of Epoch about late and stuck ranks, and about the view for
 // operators.
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -85,7 +86,9 @@ std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
     if (departures_.IsMissedAt(rank, progress())) {
       return EndByLeaver(rank, context);
     }
-    if (waits.Any(rank) || progress().of(rank).called_stuck) continue;
+    const bool waits_for_others = waits.Any(rank) || checkpoints_.Awaits(rank);
+    if (waits_for_others && !BlocksSave(rank, stuck)) continue;
+    if (progress().of(rank).called_stuck) continue;
     steps_.progress().CallStuck(rank);
     const std::string sentence = BlameSentence(rank, waits, now);
     context.Remember(sentence);
@@ -101,6 +104,13 @@ std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
                    .message = absl::StrJoin(sentences, "; ")},
                   Again::kIfBudgetAllows,
                   std::move(evicted)};
+}
+
+// Another rank's verdict may wait for the rank that waits for this one's part.
+bool Epoch::BlocksSave(int rank, const std::vector<int>& stuck) const {
+  return !checkpoints_.Lack(rank).empty() &&
+         std::any_of(stuck.begin(), stuck.end(),
+                     [this](int other) { return checkpoints_.Awaits(other); });
 }
 
 Waits Epoch::WhoWaits() const {
@@ -173,6 +183,7 @@ std::string Epoch::Unsaid(int rank, const Waits& waits) const {
   for (const protocol::GroupProgress& group : progress().of(rank).groups) {
     if (group.waits()) return absl::StrCat("has been in ", group.call);
   }
+  if (!checkpoints_.Awaited().empty()) return checkpoints_.Lack(rank);
   return "";
 }
 
@@ -236,8 +247,8 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
                              .waited_for = members_.NameAt(other),
                              .why = Behind(other, waits)});
     }
-    const bool is_stuck =
-        progress().IsStuck(rank, now) && !waits.Any(rank) && !AllWaitForPlan();
+    const bool is_stuck = progress().IsStuck(rank, now) && !waits.Any(rank) &&
+                          !checkpoints_.Awaits(rank) && !AllWaitForPlan();
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {
       view->stalls.push_back(BlameSentence(rank, waits, now));
@@ -246,6 +257,14 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
   if (stalled > kBlamed) {
     view->stalls.push_back(AndMore(stalled - kBlamed));
   }
+  const std::vector<int> awaited = checkpoints_.Awaited();
+  for (int rank = 0; rank < members_.size() && !awaited.empty(); ++rank) {
+    if (waits.Any(rank) || !checkpoints_.Awaits(rank)) continue;
+    view->waits.push_back({.waiter = members_.NameAt(rank),
+                           .waited_for = members_.NameAt(awaited[0]),
+                           .why = checkpoints_.Lack(awaited[0])});
+  }
+  checkpoints_.Describe(now, &view->checkpoint);
   for (const StragglerTracker::Lag& lag : steps_.lags().Longest(kLagsShown)) {
     view->lags.push_back(
         {members_.NameAt(lag.rank), lag.parameter, lag.seconds});

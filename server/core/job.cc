@@ -81,7 +81,7 @@ void Job::Form(EventContext& context) {
 
   join_by_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
-  epoch_.emplace(durable_, roster_, log_, context.now);
+  epoch_.emplace(durable_, roster_, log_, checkpoints_, context.now);
   Remember(absl::StrFormat("epoch %d forms with %s", id.value,
                            Count(durable_.members.size(), "worker")),
            context);

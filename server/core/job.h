@@ -43,6 +43,7 @@
 #include "protocol/job_view.h"
 #include "protocol/protocol.h"
 #include "server/core/admission.h"
+#include "server/core/checkpoint_history.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
 #include "server/core/epoch.h"
@@ -218,6 +219,7 @@ class Job {
   // When all workers have arrived and wait for first_epoch_from_.
   absl::Time form_at_ = absl::InfiniteFuture();
   JobLog log_;
+  CheckpointHistory checkpoints_;
   std::optional<Epoch> epoch_;  // while it lives
   // As committed(), without the live epoch; the next epoch begins there.
   uint64_t step_ = 0;

@@ -22,6 +22,11 @@ absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
         absl::StrFormat("job %s is %s: only a running job can rebuild",
                         spec().name, Name(state())));
   }
+  if (command == JobCommand::kSave && !MayTrain()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %s is %s: only a running job can save",
+                        spec().name, Name(state())));
+  }
   const absl::StatusOr<protocol::DesiredCommands> wanted =
       Ask(durable_.wanted, command, reason);
   if (!wanted.ok()) return wanted.status();

@@ -29,7 +29,7 @@ void Job::Revive(absl::Time now) {
     if (Wants(durable_.wanted, Command::kStop)) pulse_ = now;
     return;
   }
-  epoch_.emplace(durable_, roster_, log_, now);
+  epoch_.emplace(durable_, roster_, log_, checkpoints_, now);
   for (const protocol::Member& member : durable_.members) {
     Worker& worker =
         roster_.Begin(member.worker, member.generation, member.process, now);

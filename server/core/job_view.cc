@@ -1,6 +1,7 @@
 // The part of Job about its view for operators.
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -32,6 +33,9 @@ JobView Job::Describe(absl::Time now) const {
                .events = log_.Events(now),
                .step = committed(),
                .warnings = log_.Warnings()};
+  std::optional<CheckpointName> committed;
+  if (durable_.checkpoint) committed = durable_.checkpoint->name;
+  view.checkpoint = checkpoints_.View(committed, now);
   for (const auto& [name, worker] : roster_.workers()) {
     view.workers.push_back(View(worker, now));
   }

@@ -179,6 +179,21 @@ inline void FillIndex(Source& s, int& v) {
   if (v % 4 == 3) v = -1;
 }
 
+// 32 hexadecimal digits.
+inline void FillHash(Source& s, std::string& v) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  v.clear();
+  while (v.size() < 32) v += kDigits[s.Number(15)];
+}
+inline void Fill(Source& s, absl::Status& v) {
+  absl::StatusCode code;
+  Fill(s, code);
+  v = absl::Status(code, s.Text());
+}
+inline void Fill(Source& s, protocol::CheckpointSave::Stage& v) {
+  FillEnum(s, protocol::CheckpointSave::Stage::kFailed, v);
+}
+
 // --- Lists and options ------------------------------------------------------
 // The overloads for messages are found by argument-dependent lookup of Source.
 
@@ -266,8 +281,8 @@ inline void Fill(Source& s, protocol::Cause& v) {
   All(s, kind, workers, message);
 }
 inline void Fill(Source& s, protocol::DesiredCommands& v) {
-  auto& [commands, reason, number] = v;
-  All(s, commands, reason, number);
+  auto& [commands, reason, number, saves] = v;
+  All(s, commands, reason, number, saves);
 }
 inline void Fill(Source& s, protocol::ResumeState& v) {
   auto& [epoch, revision, plan_digest, position, started, rank, members_digest,
@@ -369,6 +384,60 @@ inline void Fill(Source& s, protocol::ValueDigests& v) {
   All(s, parameters);
   digests.resize(parameters.size());
   for (uint64_t& digest : digests) Fill(s, digest);
+}
+inline void Fill(Source& s, CheckpointName& v) {
+  auto& [step, epoch, attempt] = v;
+  All(s, step, epoch, attempt);
+}
+inline void Fill(Source& s, protocol::CheckpointDirectory& v) {
+  auto& [path, nonce, first_attempt, newest] = v;
+  All(s, path, first_attempt, newest);
+  FillHash(s, nonce);
+}
+inline void Fill(Source& s, protocol::CheckpointSave& v) {
+  auto& [number, step, stage, bytes_done, bytes_total, part_hash, error,
+         committed] = v;
+  All(s, number, step, stage, bytes_done, bytes_total, error, committed);
+  number = std::max<uint64_t>(number, 1);
+  FillHash(s, part_hash);
+}
+inline void Fill(Source& s, protocol::CheckpointFault& v) {
+  auto& [rank, error] = v;
+  All(s, rank, error);
+}
+inline void Fill(Source& s, protocol::CheckpointReport& v) {
+  auto& [directory, access, save, decided, faults, faults_more] = v;
+  All(s, directory, access, save, decided, faults, faults_more);
+}
+inline void FillPartHashes(Source& s, std::vector<std::string>& v) {
+  v.resize(s.Count());
+  for (std::string& hash : v) FillHash(s, hash);
+}
+inline void Fill(Source& s, protocol::CheckpointPrepared& v) {
+  auto& [number, part_hashes] = v;
+  All(s, number);
+  FillPartHashes(s, part_hashes);
+}
+inline void Fill(Source& s, protocol::CheckpointNews& v) {
+  auto& [directory, opened, access_faults, access_faults_more, decided, faults,
+         faults_more, prepared] = v;
+  All(s, directory, opened, access_faults, access_faults_more, decided, faults,
+      faults_more, prepared);
+}
+inline void Fill(Source& s, CheckpointView& v) {
+  auto& [committed, committed_ago, saving, saving_step, bytes_done, bytes_total,
+         saving_for, failure, failed_step, failed_ago] = v;
+  All(s, committed, committed_ago, saving, saving_step, bytes_done, bytes_total,
+      saving_for, failure, failed_step, failed_ago);
+}
+inline void Fill(Source& s, record::SavePrepared& v) {
+  auto& [epoch, number, name, part_hashes] = v;
+  All(s, epoch, number, name);
+  FillPartHashes(s, part_hashes);
+}
+inline void Fill(Source& s, record::SaveCommitted& v) {
+  auto& [epoch, number, name] = v;
+  All(s, epoch, number, name);
 }
 inline void Fill(Source& s, protocol::Warning& v) {
   auto& [text] = v;
@@ -642,10 +711,10 @@ inline void Fill(Source& s, EventView& v) {
 inline void Fill(Source& s, JobView& v) {
   auto& [spec, name, state, epoch, revision, plan_digest, missing, workers,
          parameters, buckets, waits, stalls, lags, wanted, cause, events, step,
-         warnings] = v;
+         warnings, checkpoint] = v;
   All(s, spec, name, state, epoch, revision, plan_digest, missing, workers,
       parameters, buckets, waits, stalls, lags, wanted, cause, events, step,
-      warnings);
+      warnings, checkpoint);
 }
 inline void Fill(Source& s, JobSummary& v) {
   auto& [name, state, epoch, ready, world_size, step] = v;

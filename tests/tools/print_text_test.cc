@@ -120,11 +120,41 @@ TEST(PrintTextTest, ColumnsAreAsWideAsTheirLongestCell) {
 TEST(PrintTextTest, SaysWhatFollowsOnEachCommand) {
   EXPECT_EQ(CommandAsText({"J"}, JobCommand::kPause),
             "job J: all ranks will pause after the same step\n");
-  for (const JobCommand command : {JobCommand::kResume, JobCommand::kDrain,
-                                   JobCommand::kStop, JobCommand::kRebuild}) {
+  for (const JobCommand command :
+       {JobCommand::kResume, JobCommand::kDrain, JobCommand::kStop,
+        JobCommand::kRebuild, JobCommand::kSave}) {
     EXPECT_THAT(CommandAsText({"J"}, command),
                 AllOf(ContainsRegex("^job J: .{10}"), Not(HasSubstr("asked"))));
   }
+}
+
+TEST(PrintTextTest, ShowsTheSaveInProgressAndTheLastOnes) {
+  JobView view = Running({Worker(0)});
+  EXPECT_THAT(JobAsText(view), Not(HasSubstr("checkpoints")));
+  view.checkpoint = {.committed = CheckpointName{20, 1, 3},
+                     .committed_ago = absl::Seconds(12),
+                     .saving = true,
+                     .saving_step = 30,
+                     .bytes_done = 3u << 20,
+                     .bytes_total = 6u << 20,
+                     .saving_for = absl::Seconds(2),
+                     .failure = "rank 1: no space",
+                     .failed_step = 25,
+                     .failed_ago = absl::Seconds(5)};
+  const std::string saving = "saves step 30: 3.0 MiB of 6.0 MiB, 1.5 MiB/s";
+  EXPECT_THAT(JobAsLine(view), HasSubstr(saving));
+  EXPECT_THAT(
+      JobAsText(view),
+      HasSubstr("\ncheckpoints\n"
+                "  step 20 is committed (attempt 3), 12.0 s ago\n  " +
+                saving + "\n  step 25 failed 5.0 s ago: rank 1: no space\n"));
+  EXPECT_THAT(
+      JobAsJson(view, -1),
+      HasSubstr(R"("saving":{"step":30,"bytes_done":3145728,)"
+                R"("bytes_total":6291456,"bytes_per_second":1572864.0,)"));
+  view.checkpoint.committed_ago = absl::InfiniteDuration();
+  EXPECT_THAT(JobAsText(view), HasSubstr("before the coordinator began"));
+  EXPECT_THAT(JobAsJson(view, -1), HasSubstr(R"("seconds_ago":null)"));
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ class JobCommands {
         .AddFlag("--now", &arguments.now, "Do not wait for the step to end");
     add(JobCommand::kRebuild,
         "Cut the buckets anew, as gradients become ready");
+    add(JobCommand::kSave, "Save a checkpoint of one common step");
   }
 
   // The command that was given, if any.

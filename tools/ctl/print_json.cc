@@ -88,6 +88,37 @@ Json ToJson(const EventView& event) {
           {"text", event.text}};
 }
 
+// null: unknown, since it was before the coordinator began.
+Json SecondsAgo(absl::Duration ago) {
+  if (ago == absl::InfiniteDuration()) return nullptr;
+  return absl::ToDoubleSeconds(ago);
+}
+
+Json ToJson(const CheckpointView& checkpoint) {
+  Json json = {
+      {"committed", nullptr}, {"saving", nullptr}, {"failed", nullptr}};
+  if (checkpoint.committed) {
+    json["committed"] = {{"step", checkpoint.committed->step},
+                         {"epoch", checkpoint.committed->epoch},
+                         {"attempt", checkpoint.committed->attempt},
+                         {"seconds_ago", SecondsAgo(checkpoint.committed_ago)}};
+  }
+  if (checkpoint.saving) {
+    json["saving"] = {
+        {"step", checkpoint.saving_step},
+        {"bytes_done", checkpoint.bytes_done},
+        {"bytes_total", checkpoint.bytes_total},
+        {"bytes_per_second", checkpoint.bytes_per_second()},
+        {"seconds", absl::ToDoubleSeconds(checkpoint.saving_for)}};
+  }
+  if (!checkpoint.failure.empty()) {
+    json["failed"] = {{"step", checkpoint.failed_step},
+                      {"seconds_ago", SecondsAgo(checkpoint.failed_ago)},
+                      {"error", checkpoint.failure}};
+  }
+  return json;
+}
+
 Json ToJson(const JobSummary& job) {
   return {
       {"name", job.name.value},       {"state", std::string(Name(job.state))},
@@ -123,6 +154,7 @@ std::string JobAsJson(const JobView& view, int indent) {
                      {"waits", ListToJson(view.waits)},
                      {"stalls", view.stalls},
                      {"lags", ListToJson(view.lags)},
+                     {"checkpoint", ToJson(view.checkpoint)},
                      {"cause", view.cause.message},
                      {"events", ListToJson(view.events)},
                      {"warnings", view.warnings},

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -160,6 +161,49 @@ std::string BucketsTable(const JobView& view) {
   return text;
 }
 
+std::string BytesText(uint64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  return unit == 0 ? absl::StrCat(bytes, " B")
+                   : absl::StrFormat("%.1f %s", value, units[unit]);
+}
+
+// "12.0 s ago".
+std::string AgoText(absl::Duration ago) {
+  return ago == absl::InfiniteDuration() ? "before the coordinator began"
+                                         : absl::StrCat(Seconds(ago), " ago");
+}
+
+// "saves step 20: 1.2 GiB of 3.0 GiB, 512.0 MiB/s", or empty.
+std::string SavingText(const CheckpointView& checkpoint) {
+  if (!checkpoint.saving) return "";
+  return absl::StrFormat(
+      "saves step %d: %s of %s, %s/s", checkpoint.saving_step,
+      BytesText(checkpoint.bytes_done), BytesText(checkpoint.bytes_total),
+      BytesText(static_cast<uint64_t>(checkpoint.bytes_per_second())));
+}
+
+std::string CheckpointsText(const CheckpointView& checkpoint) {
+  if (checkpoint.empty()) return "";
+  std::string text = "\ncheckpoints\n";
+  if (checkpoint.committed) {
+    absl::StrAppend(&text, "  step ", checkpoint.committed->step,
+                    " is committed (attempt ", checkpoint.committed->attempt,
+                    "), ", AgoText(checkpoint.committed_ago), "\n");
+  }
+  if (const std::string saving = SavingText(checkpoint); !saving.empty()) {
+    absl::StrAppend(&text, "  ", saving, "\n");
+  }
+  if (!checkpoint.failure.empty()) {
+    absl::StrAppend(&text, "  step ", checkpoint.failed_step, " failed ",
+                    AgoText(checkpoint.failed_ago), ": ", checkpoint.failure,
+                    "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 void Print(const std::string& text) {
@@ -202,6 +246,9 @@ std::string CommandAsText(const JobName& job, JobCommand command) {
       case JobCommand::kRebuild:
         return "one rank of each group will say in which order its gradients "
                "become ready; new buckets follow if that is another order";
+      case JobCommand::kSave:
+        return "all ranks will save a checkpoint of the same step, if the "
+               "program makes checkpoints; of a paused job after it goes on";
     }
     return "asked";
   };
@@ -215,6 +262,9 @@ std::string JobAsLine(const JobView& view) {
                       view.step, CountReady(view), view.spec.mesh.WorldSize());
   for (const Command command : view.wanted.commands) {
     absl::StrAppend(&line, "  ", WantedText(view, command));
+  }
+  if (const std::string saving = SavingText(view.checkpoint); !saving.empty()) {
+    absl::StrAppend(&line, "  ", saving);
   }
   if (const std::string silent = SilentWorkers(view); !silent.empty()) {
     absl::StrAppend(&line, "  ", silent);
@@ -241,6 +291,7 @@ std::string JobAsText(const JobView& view) {
     absl::StrAppend(&text, view.missing, " ranks are still missing\n");
   absl::StrAppend(&text, "\n", view.parameters.size(), " parameters in ",
                   view.buckets.size(), " buckets\n", BucketsTable(view));
+  absl::StrAppend(&text, CheckpointsText(view.checkpoint));
   if (!view.waits.empty()) absl::StrAppend(&text, "\nwho waits for whom\n");
   for (const WaitView& wait : view.waits) {
     absl::StrAppend(&text, "  ", wait.waiter.value, " waits for ",

@@ -16,8 +16,11 @@ enum class Command : uint8_t {
   kStop = 2,   // the step was the job's last
   // Every worker leaves; the job remains and accepts new workers.
   kDrain = 3,
+  // 4 is not used.
+  kSave = 5,  // save a checkpoint of this step: true once for each request
 };
-inline constexpr int kCommands = 3;
+// The highest value.
+inline constexpr int kCommands = 5;
 
 // 0 to kCommands - 1.
 constexpr int IndexOf(Command command) { return static_cast<int>(command) - 1; }
@@ -28,6 +31,7 @@ constexpr std::string_view Name(Command command) {
     case Command::kPause: return "pause";
     case Command::kStop: return "stop";
     case Command::kDrain: return "drain";
+    case Command::kSave: return "save";
   }
   return "?";
 }

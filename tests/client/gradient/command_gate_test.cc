@@ -1,5 +1,7 @@
 #include "client/gradient/command_gate.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace lockstep::gradient {
@@ -19,7 +21,7 @@ Verdict SeenByAll(const StepSummary& summary, int world = 3) {
   return verdict;
 }
 
-Verdict Enter(const CommandGate& gate) {
+Verdict Enter(CommandGate& gate) {
   StepSummary summary;
   gate.Enter(&summary);
   return SeenByAll(summary);
@@ -104,6 +106,84 @@ TEST(CommandGateTest, TheEndOfTheEpochOpensItForGood) {
   gate.Open();
   EXPECT_EQ(held.went_on, 1);
   EXPECT_EQ(Passage(gate, Enter(gate)).went_on, 1);
+}
+
+// --- Saves ------------------------------------------------------------------
+
+// One step of all ranks; each goes on at once. Whether it holds a save.
+bool StepSaves(std::vector<CommandGate>& ranks) {
+  Verdict verdict{.world_size = static_cast<int>(ranks.size())};
+  for (CommandGate& rank : ranks) {
+    StepSummary summary;
+    rank.Enter(&summary);
+    for (int c = 0; c < kCommands; ++c) {
+      verdict.command_holders[c] += summary.holds_command[c] ? 1 : 0;
+    }
+  }
+  for (CommandGate& rank : ranks) rank.Pass(verdict, [] {});
+  return verdict.Holds(Command::kSave);
+}
+
+TEST(SaveTest, HoldsAtOneStepForEachRequestOnAllRanks) {
+  std::vector<CommandGate> ranks(2);
+  EXPECT_FALSE(StepSaves(ranks));
+  ranks[0].Receive({.saves = 1});
+  EXPECT_FALSE(StepSaves(ranks)) << "rank 1 does not have it";
+  ranks[1].Receive({.saves = 1});
+  EXPECT_TRUE(StepSaves(ranks));
+  EXPECT_FALSE(StepSaves(ranks));
+  for (CommandGate& rank : ranks) {
+    rank.Receive({.saves = 1});  // repeated
+    rank.Receive({.number = 7, .saves = 1});
+  }
+  EXPECT_FALSE(StepSaves(ranks)) << "another command is no request";
+  for (CommandGate& rank : ranks) rank.Receive({.number = 7, .saves = 2});
+  EXPECT_TRUE(StepSaves(ranks));
+}
+
+// Rank 1 has a second request already when the first is obeyed: that save is of
+// a step after both. The third is one more, on both ranks.
+TEST(SaveTest, RequestsBeforeTheStepEndsAreOneSave) {
+  std::vector<CommandGate> ranks(2);
+  ranks[0].Receive({.saves = 1});
+  ranks[1].Receive({.saves = 2});
+  EXPECT_TRUE(StepSaves(ranks));
+  ranks[0].Receive({.saves = 2});
+  EXPECT_FALSE(StepSaves(ranks));
+  for (CommandGate& rank : ranks) rank.Receive({.saves = 3});
+  EXPECT_TRUE(StepSaves(ranks));
+  EXPECT_FALSE(StepSaves(ranks));
+}
+
+// A request that arrives between entering and passing is of the next step.
+TEST(SaveTest, ARequestAfterTheVerdictWasEnteredIsNotLost) {
+  CommandGate gate;
+  gate.Receive({.saves = 1});
+  const Verdict verdict = Enter(gate);
+  gate.Receive({.saves = 2});
+  gate.Pass(verdict, [] {});
+  EXPECT_TRUE(Enter(gate).Holds(Command::kSave));
+}
+
+TEST(SaveTest, DoesNotEndAPauseAndHoldsAfterIt) {
+  CommandGate gate;
+  gate.Receive(kPauseIsWanted);
+  const Passage passage(gate, Enter(gate));
+  DesiredCommands paused = kPauseIsWanted;
+  paused.saves = 1;
+  gate.Receive(paused);
+  EXPECT_EQ(passage.went_on, 0);
+  gate.Receive({.number = 6, .saves = 1});
+  EXPECT_EQ(passage.went_on, 1);
+  EXPECT_TRUE(Enter(gate).Holds(Command::kSave));
+}
+
+TEST(SaveTest, HoldsAtTheLastStepBesideADrain) {
+  CommandGate gate;
+  gate.Receive({.commands = {Command::kDrain}, .number = 5, .saves = 1});
+  const Verdict verdict = Enter(gate);
+  EXPECT_TRUE(verdict.Holds(Command::kDrain));
+  EXPECT_TRUE(verdict.Holds(Command::kSave));
 }
 
 }  // namespace

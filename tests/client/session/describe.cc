@@ -52,6 +52,17 @@ struct Visitor {
     return StrCat("leave ", m.clean ? "clean" : "unclean", " after ", m.steps);
   }
 
+  std::string operator()(const protocol::CheckpointReport& m) const {
+    std::string text = "checkpoints";
+    if (m.directory) absl::StrAppend(&text, " in ", m.directory->path);
+    if (m.save) {
+      absl::StrAppend(&text, " save ", m.save->number, " stage ",
+                      static_cast<int>(m.save->stage), " bytes ",
+                      m.save->bytes_done);
+    }
+    if (m.decided > 0) absl::StrAppend(&text, " decided ", m.decided);
+    return text;
+  }
   std::string operator()(const protocol::ReadyOrder& m) const {
     return StrCat("order of ", m.parameters.size());
   }
@@ -91,6 +102,9 @@ struct Visitor {
   std::string operator()(const protocol::Left&) const { return "left"; }
   std::string operator()(const protocol::Warning& m) const {
     return StrCat("warning: ", m.text);
+  }
+  std::string operator()(const protocol::CheckpointNews& m) const {
+    return StrCat("checkpoints decided ", m.decided);
   }
   std::string operator()(const protocol::DesiredCommands& m) const {
     return StrCat("wanted ", m.commands.size());

@@ -524,5 +524,70 @@ TEST_F(MachineTest, KeepsTheNewestWordOfWhatAnOperatorWants) {
   EXPECT_EQ(view().wanted, protocol::DesiredCommands{.number = 6});
 }
 
+// --- Checkpoints ------------------------------------------------------------
+
+ReportCheckpoint Writing(uint64_t bytes_done) {
+  using Stage = protocol::CheckpointSave::Stage;
+  return {{.save = protocol::CheckpointSave{.number = 1,
+                                            .step = 20,
+                                            .stage = Stage::kWriting,
+                                            .bytes_done = bytes_done}}};
+}
+
+TEST_F(MachineTest, SendsMoreBytesOnceASecondAndAllElseAtOnce) {
+  Running();
+  EXPECT_EQ(Step(0, Writing(0)), "send 1: checkpoints save 1 stage 1 bytes 0");
+  EXPECT_EQ(Step(0.2, Writing(10)), "");
+  EXPECT_EQ(Step(0.4, Writing(20)), "");
+  EXPECT_EQ(Step(0.5, DeadlineExpired{}), "send 1: heartbeat");
+  EXPECT_EQ(machine_->NextWake(), At(1));
+  EXPECT_EQ(Step(1, DeadlineExpired{}),
+            "send 1: checkpoints save 1 stage 1 bytes 20");
+  ReportCheckpoint written = Writing(30);
+  written.report.save->stage = protocol::CheckpointSave::Stage::kWritten;
+  EXPECT_EQ(Step(1.1, written), "send 1: checkpoints save 1 stage 2 bytes 30");
+  EXPECT_EQ(Step(1.2, written), "");
+}
+
+TEST_F(MachineTest, RepeatsItsReportOnANewStreamBeforeItsLeave) {
+  Running();
+  Step(0, Writing(0));
+  Step(0, LeaveNow{{.steps = 20}});
+  Receive(0, 1, protocol::CheckpointNews{.decided = 7});
+  Step(0, StreamClosed{1, absl::UnavailableError("reset")});
+  Step(0.5, DeadlineExpired{});
+  Step(0.5, StreamOpened{2});
+  EXPECT_EQ(Receive(0.5, 2, protocol::Welcome{{3}, Spec(), true}, 0),
+            "send 2: checkpoints save 1 stage 1 bytes 0 decided 7\n"
+            "send 2: leave clean after 20");
+}
+
+TEST_F(MachineTest, NewsAreNotTakenBack) {
+  Running();
+  const protocol::CheckpointFault fault{1, absl::NotFoundError("no")};
+  Receive(0, 1,
+          protocol::CheckpointNews{
+              .directory = protocol::CheckpointDirectory{.path = "/d"},
+              .opened = true,
+              .access_faults = {fault},
+              .decided = 3,
+              .faults = {fault}});
+  Receive(0, 1, protocol::CheckpointNews{.decided = 2});
+  EXPECT_EQ(view().checkpoints.directory->path, "/d");
+  EXPECT_TRUE(view().checkpoints.opened);
+  EXPECT_EQ(view().checkpoints.access_faults.size(), 1u);
+  EXPECT_EQ(view().checkpoints.decided, 3u);
+  EXPECT_EQ(view().checkpoints.faults.size(), 1u);
+  Receive(0, 1, protocol::CheckpointNews{.decided = 4});
+  EXPECT_EQ(view().checkpoints.decided, 4u);
+  EXPECT_TRUE(view().checkpoints.faults.empty());
+}
+
+TEST_F(MachineTest, ReportsNothingAfterTheEpoch) {
+  Running();
+  Receive(0, 1, protocol::EpochEnded{{.message = "w-1 died"}, false});
+  EXPECT_EQ(Step(0, Writing(0)), "");
+}
+
 }  // namespace
 }  // namespace lockstep::session

@@ -8,6 +8,15 @@
 namespace lockstep::core {
 namespace {
 
+// " without 1 2".
+std::string FaultsOf(const std::vector<protocol::CheckpointFault>& faults) {
+  std::string text = faults.empty() ? "" : " without";
+  for (const protocol::CheckpointFault& fault : faults) {
+    absl::StrAppend(&text, " ", fault.rank);
+  }
+  return text;
+}
+
 struct DescribeRecord {
   std::string operator()(const record::JobCreated& r) const {
     return absl::StrCat("job ", r.spec.name, " is created");
@@ -41,6 +50,15 @@ struct DescribeRecord {
   std::string operator()(const record::JobDeleted&) const { return "deleted"; }
   std::string operator()(const record::CommandsWanted& r) const {
     return absl::StrCat("wanted: ", Names(r.wanted.commands));
+  }
+  std::string operator()(const record::SavePrepared& r) const {
+    return absl::StrCat("prepared save ", r.number, " of step ", r.name.step,
+                        " attempt ", r.name.attempt, ":",
+                        absl::StrJoin(r.part_hashes, ","));
+  }
+  std::string operator()(const record::SaveCommitted& r) const {
+    return absl::StrCat("committed save ", r.number, " of step ", r.name.step,
+                        " attempt ", r.name.attempt);
   }
   std::string operator()(const record::JobAdopted& r) const {
     std::vector<protocol::Member> members;
@@ -80,6 +98,21 @@ struct DescribeBody {
   std::string operator()(const protocol::Left&) const { return "left"; }
   std::string operator()(const protocol::Warning& m) const {
     return absl::StrCat("warning: ", m.text);
+  }
+  std::string operator()(const protocol::CheckpointNews& m) const {
+    std::string text = "checkpoints";
+    if (m.directory) absl::StrAppend(&text, " in ", m.directory->path);
+    if (m.opened) {
+      absl::StrAppend(&text, " opened", FaultsOf(m.access_faults));
+    }
+    if (m.decided > 0) {
+      absl::StrAppend(&text, " decided ", m.decided, FaultsOf(m.faults));
+    }
+    if (m.prepared) {
+      absl::StrAppend(&text, " prepared ", m.prepared->number, ":",
+                      absl::StrJoin(m.prepared->part_hashes, ","));
+    }
+    return text;
   }
   std::string operator()(const protocol::DesiredCommands& m) const {
     return absl::StrCat("wanted: ", Names(m.commands));

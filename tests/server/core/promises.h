@@ -197,6 +197,8 @@ class Promises {
   void Persisted(JobSeen&, const record::CommandsWanted&) {}
   void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
   void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
+  void Persisted(JobSeen&, const record::SavePrepared&) {}
+  void Persisted(JobSeen&, const record::SaveCommitted&) {}
   void Persisted(JobSeen&, const record::JobAdopted&) {
     ADD_FAILURE() << "these coordinators know all jobs";
   }

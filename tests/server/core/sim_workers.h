@@ -187,6 +187,7 @@ struct Actor {
   }
   void On(EpochId, const protocol::Left&) { Die(); }
   void On(EpochId, const protocol::Warning&) {}
+  void On(EpochId, const protocol::CheckpointNews&) {}
   // These workers ignore operator commands.
   void On(EpochId, const protocol::DesiredCommands&) {}
   void On(EpochId at, const protocol::OrderWanted& order) {
