@@ -202,6 +202,24 @@ TEST_F(EveryFieldTest, RefusesATextThatIsTooLong) {
   EXPECT_GE(spoiled_, 60);
 }
 
+TEST_F(EveryFieldTest, RefusesAHashThatIsNot32HexadecimalDigits) {
+  static const std::set<std::string> kHashes = {
+      "lockstep.v1.CheckpointDirectory.nonce",
+      "lockstep.v1.CheckpointSave.part_hash",
+      "lockstep.v1.CheckpointPrepared.part_hashes",
+      "lockstep.v1.SavePreparedRecord.part_hashes"};
+  for (const char* hash :
+       {"0123456789abcdef0123456789abcde", "0123456789ABCDEF0123456789abcdef",
+        "0123456789abcdef0123456789abcdef0"}) {
+    Refuses([&](const FieldDescriptor* field, Spoil* spoil) {
+      if (!kHashes.contains(field->full_name())) return false;
+      spoil->Text(hash);
+      return true;
+    });
+  }
+  EXPECT_GE(spoiled_, 12);
+}
+
 // --- Unprintable text -------------------------------------------------------
 
 bool IsText(const FieldDescriptor* field) {
