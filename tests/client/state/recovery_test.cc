@@ -99,9 +99,7 @@ TEST_P(RecoverTest, OfOneHolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, RecoverTest,
-                         testing::Values(HostTransport::kInproc,
-                                         HostTransport::kShm,
-                                         HostTransport::kGloo),
+                         testing::ValuesIn(HostTransports()),
                          [](const auto& info) {
                            return TransportName(info.param);
                          });

@@ -68,9 +68,7 @@ TEST_P(ReplicaCheckTest, AFlippedBitIsNamedByRankAndTensor) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, ReplicaCheckTest,
-                         testing::Values(HostTransport::kInproc,
-                                         HostTransport::kShm,
-                                         HostTransport::kGloo),
+                         testing::ValuesIn(HostTransports()),
                          [](const auto& info) {
                            return TransportName(info.param);
                          });
