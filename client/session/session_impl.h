@@ -22,6 +22,7 @@
 #ifndef LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
 #define LOCKSTEP_CLIENT_SESSION_SESSION_IMPL_H_
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -195,6 +196,8 @@ class Session::Impl {
 
   // For one checkpointer.
   session::CheckpointChannel& checkpoints() { return checkpoints_; }
+  // True for the first call: the checkpointer that uses the channel.
+  bool TakeCheckpoints() { return !checkpoints_taken_.exchange(true); }
 
   // --- Failures ---
 
@@ -287,6 +290,7 @@ class Session::Impl {
   session::HaloRegistry halos_;
   session::StateRegistry state_;
   Checkpoints checkpoints_{this};
+  std::atomic<bool> checkpoints_taken_ = false;
 
   Mutex mutex_;
   // AgreeOnPlan was called.

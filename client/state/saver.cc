@@ -239,18 +239,19 @@ void Saver::Run() {
       task = *task_;
     }
     bool decided = false;
-    const absl::Status outcome = Perform(task, &decided);
+    absl::Status outcome = Perform(task, &decided);
+    const bool saved = outcome.ok();
     {
       MutexLock lock(&mutex_);
-      if (outcome.ok()) newest_ = std::max(newest_, {task.attempt});
-      if (task.refused.ok()) unreturned_.Update(outcome);
+      if (saved) newest_ = std::max(newest_, {task.attempt});
+      if (task.refused.ok()) unreturned_.Update(std::move(outcome));
       progress_.saving = false;
       progress_.seconds = absl::ToDoubleSeconds(absl::Now() - began_);
       task_.reset();
     }
     changed_.NotifyAll();
     // Without an outcome it may be committed.
-    if (decided && lock_ != nullptr) CleanUp(task, outcome);
+    if (decided && lock_ != nullptr) CleanUp(task, saved);
   }
 }
 
@@ -328,15 +329,14 @@ void Saver::CommitFor(const SaveTask& task,
   }
 }
 
-void Saver::CleanUp(const SaveTask& task, const absl::Status& outcome) {
+void Saver::CleanUp(const SaveTask& task, bool saved) {
   absl::Status removed =
-      outcome.ok()
-          ? RemoveOld(context_.files, options_.directory, task.attempt,
-                      options_.retention)
-          : checkpoint::RemoveAttempt(
-                context_.files, FolderOf(options_.directory, task.attempt));
+      saved ? RemoveOld(context_.files, options_.directory, task.attempt,
+                        options_.retention)
+            : checkpoint::RemoveAttempt(
+                  context_.files, FolderOf(options_.directory, task.attempt));
   // A save that failed early has no folder.
-  if (removed.ok() || (!outcome.ok() && absl::IsNotFound(removed))) return;
+  if (removed.ok() || (!saved && absl::IsNotFound(removed))) return;
   Warn(absl::StrCat(
       "old checkpoints in ", options_.directory, " were not removed: ",
       absl::string_view(removed.message().data(), removed.message().size())));

@@ -102,7 +102,7 @@ class Saver {
   absl::Status AwaitOutcome(const SaveTask& task, bool* decided);
   void CommitFor(const SaveTask& task,
                  const protocol::CheckpointPrepared& told);
-  void CleanUp(const SaveTask& task, const absl::Status& outcome);
+  void CleanUp(const SaveTask& task, bool saved);
 
   const CheckpointJob job_;
   const Context context_;

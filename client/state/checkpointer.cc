@@ -1,0 +1,123 @@
+#include "lockstep/checkpointer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "client/session/session_impl.h"
+#include "client/state/checkpoint_job.h"
+#include "client/state/saver.h"
+#include "client/transport/device_context.h"
+#include "lockstep/session.h"
+
+namespace lockstep {
+namespace {
+
+absl::Status CheckOptions(const CheckpointerOptions& options) {
+  if (options.directory.empty()) {
+    return absl::InvalidArgumentError(
+        "CheckpointerOptions::directory is empty");
+  }
+  if (options.keep_last < 1 || options.keep_every < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoints are kept with keep_last ", options.keep_last,
+                     " and keep_every ", options.keep_every,
+                     "; these must be at least 1 and 0"));
+  }
+  return absl::OkStatus();
+}
+
+// This rank's part of the state, if the options are valid.
+absl::StatusOr<state::CheckpointJob> JobOf(Session::Impl& session,
+                                           const CheckpointerOptions& options) {
+  absl::Status valid = CheckOptions(options);
+  if (!valid.ok()) return valid;
+  const auto registered = session.state().Registered();
+  if (!registered.ok()) return registered.status();
+  if (registered->tensors->empty()) {
+    return absl::FailedPreconditionError(
+        "no state is registered: Session::RegisterState");
+  }
+  return state::WithPlannedState(
+      {.name = session.spec().name,
+       .epoch = static_cast<int64_t>(session.epoch().value),
+       .mesh = session.spec().mesh,
+       .rank = session.rank()},
+      *registered->tensors, registered->memory);
+}
+
+}  // namespace
+
+// What the saver needs, in the order of its construction.
+class AsyncCheckpointer::Impl {
+ public:
+  static absl::StatusOr<std::unique_ptr<Impl>> Open(
+      Session::Impl& session, const CheckpointerOptions& options) {
+    if (!session.TakeCheckpoints()) {
+      return absl::FailedPreconditionError(
+          "this session has an AsyncCheckpointer already, or had one");
+    }
+    auto device = session.transport().MakeDeviceContext();
+    if (!device.ok()) return device.status();
+    auto impl = std::make_unique<Impl>();
+    impl->device_ = *std::move(device);
+    auto job = JobOf(session, options);
+    const absl::Status ready = job.status();
+    auto saver = state::Saver::Open(
+        job.ok() ? *std::move(job)
+                 : state::CheckpointJob{.rank = session.rank()},
+        {&impl->files_, &session.checkpoints(), impl->device_.get()},
+        {.directory = options.directory,
+         .retention = {.keep_last = options.keep_last,
+                       .keep_every = options.keep_every}},
+        ready);
+    if (!saver.ok()) return saver.status();
+    impl->saver_ = *std::move(saver);
+    return impl;
+  }
+
+  state::Saver& saver() { return *saver_; }
+
+ private:
+  PosixFileSystem files_;
+  std::shared_ptr<transport::DeviceContext> device_;
+  std::unique_ptr<state::Saver> saver_;
+};
+
+absl::StatusOr<std::unique_ptr<AsyncCheckpointer>> AsyncCheckpointer::Create(
+    Session& session, const CheckpointerOptions& options) {
+  auto impl = Impl::Open(session.impl(), options);
+  if (!impl.ok()) return impl.status();
+  return std::unique_ptr<AsyncCheckpointer>(
+      new AsyncCheckpointer(*std::move(impl)));
+}
+
+AsyncCheckpointer::AsyncCheckpointer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+AsyncCheckpointer::~AsyncCheckpointer() = default;
+
+absl::Status AsyncCheckpointer::Save(const TrainingState& training) {
+  return impl_->saver().Save(training, /*stream=*/nullptr);
+}
+
+absl::Status AsyncCheckpointer::Save(const TrainingState& training,
+                                     Stream& stream) {
+  return impl_->saver().Save(training, &stream);
+}
+
+absl::Status AsyncCheckpointer::Wait() { return impl_->saver().Wait(); }
+
+std::optional<CheckpointName> AsyncCheckpointer::newest() const {
+  return impl_->saver().newest();
+}
+
+absl::StatusOr<TrainingState> AsyncCheckpointer::Load(
+    const LoadCheckpointOptions& options) {
+  return impl_->saver().Load(options);
+}
+
+SaveProgress AsyncCheckpointer::progress() const {
+  return impl_->saver().progress();
+}
+
+}  // namespace lockstep
