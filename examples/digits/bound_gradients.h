@@ -7,6 +7,7 @@
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_BOUND_GRADIENTS_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <type_traits>
@@ -29,8 +30,12 @@ class BoundGradients {
   using Parameter = std::remove_pointer_t<typename std::decay_t<
       decltype(std::declval<Net&>().parameters())>::value_type>;
 
-  // Blocks until every rank of the job has called it.
-  static absl::StatusOr<BoundGradients> Bind(Net& network, Session& session) {
+  // Blocks until every rank of the job has called it. `registered` is called
+  // for each parameter, in order, before the sync is sealed.
+  using Registered =
+      std::function<absl::Status(GradientSync&, ParameterId, Parameter&)>;
+  static absl::StatusOr<BoundGradients> Bind(
+      Net& network, Session& session, const Registered& registered = {}) {
     absl::StatusOr<std::unique_ptr<GradientSync>> sync =
         GradientSync::Create(session);
     if (!sync.ok()) return sync.status();
@@ -46,6 +51,9 @@ class BoundGradients {
                                  .op = ReduceOp::kSum});
       if (!id.ok()) return id.status();
       bound.ids_[parameter] = *id;
+      if (!registered) continue;
+      absl::Status noted = registered(*bound.sync_, *id, *parameter);
+      if (!noted.ok()) return noted;
     }
     if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
     const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {

@@ -13,6 +13,11 @@
 // (wire_bound.h). With --device cuda the workers train on the GPUs of this
 // machine (gpu_workers.h), the one process still on the host. With an axis
 // domain images are cut over rows, so that halos move as well (row_domain.h).
+//
+// With --state the workers save checkpoints. --kill-all kills all processes in
+// the middle of the training (exit 3); --resume goes on from the newest
+// checkpoint, and passes only if it ends with the weights of a training that
+// nothing interrupted (demo/saved_run.h).
 
 #include <signal.h>
 
@@ -26,6 +31,7 @@
 #include "examples/digits/demo/flags.h"
 #include "examples/digits/demo/job_files.h"
 #include "examples/digits/demo/judgement.h"
+#include "examples/digits/demo/saved_run.h"
 #include "examples/digits/demo/screen.h"
 #include "examples/digits/demo/training.h"
 #include "examples/digits/flags.h"
@@ -77,7 +83,22 @@ int EndedAfterAStep(const Flags& flags, const JobFiles& files,
   return *difference <= kLargestDifference ? End() : Fail();
 }
 
+int EndKilled(const Flags& flags, const Screen& screen) {
+  absl::PrintF(
+      "demo: KILLED after %d steps; to go on: ./run demo --state %s --resume\n",
+      screen.steps_done(), flags.state);
+  return kExitKilled;
+}
+
 int RunDemo(const Flags& flags) {
+  std::optional<SavedRun> saved;
+  if (!flags.state.empty()) {
+    const auto found = FindSavedRun(flags);
+    if (!found.ok()) return Fail(found.status());
+    saved = *found;
+    const absl::Status fits = CheckSavedRun(flags, saved);
+    if (!fits.ok()) return Fail(fits);
+  }
   const JobFiles files;
   if (!files.status().ok()) {
     absl::FPrintF(stderr, "demo: %s\n", files.status().message());
@@ -87,6 +108,9 @@ int RunDemo(const Flags& flags) {
   absl::PrintF("training with a coordinator and %d workers%s\n", flags.workers,
                flags.on_gpus() ? flags.gpus.Describe() : "");
   const int together = TrainTogether(flags, files, screen);
+  if (together == kExitKilled && flags.kill_all) {
+    return EndKilled(flags, screen);
+  }
   if (WasInterrupted(together)) return together;
   if (together == kExitCancelled) return EndedAtOnce(screen);
   if (together != 0) return Fail();
@@ -94,6 +118,12 @@ int RunDemo(const Flags& flags) {
     return EndedAfterAStep(flags, files, screen);
   }
   const double accuracy_together = screen.accuracy();
+
+  if (flags.resume) {
+    const int compared = CompareWithUninterrupted(flags, *saved, files);
+    if (WasInterrupted(compared)) return compared;
+    if (compared != 0) return Fail();
+  }
 
   absl::PrintF("training the same in one process\n");
   const int alone = TrainAlone(flags, files, screen);

@@ -11,7 +11,8 @@
 // step begins with the gather of the other slices. With --audit each worker
 // also computes the gradients of all others, and proves that gradients that
 // were sent as halves differ by rounding only. With --device cuda network and
-// buckets are in GPU memory.
+// buckets are in GPU memory. With --state the training is saved every few
+// steps, and with --resume it begins with the newest checkpoint.
 
 #include <cstdio>
 #include <memory>
@@ -30,6 +31,7 @@
 #include "examples/digits/gradient_audit.h"
 #include "examples/digits/network.h"
 #include "examples/digits/progress_report.h"
+#include "examples/digits/saved_training.h"
 #include "examples/digits/traffic_report.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
@@ -45,21 +47,27 @@ struct WorkerFlags {
   std::string sync;  // empty: the value in the job's spec
   std::string device = "cpu";
   bool audit = false;
+  SaveOptions save;
 };
 
 // Trains on the host: the network's loops, and buckets in host memory. `audit`
-// checks each step's gradients before the update.
+// checks each step's gradients before the update. `saved` is opened here.
 template <typename T>
 absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
                          const Samples& samples, Session& session,
-                         Network<T>& network,
+                         Network<T>& network, SavedTraining<T>& saved,
                          const std::function<void(int64_t, double)>& report,
                          const std::function<absl::Status(int64_t)>& audit) {
   using Bound = BoundGradients<T, Network<T>>;
-  absl::StatusOr<Bound> bound = Bound::Bind(network, session);
+  absl::StatusOr<Bound> bound = Bound::Bind(
+      network, session,
+      [&](GradientSync& sync, ParameterId id, Parameter<T>& parameter) {
+        return saved.Register(sync, id, parameter);
+      });
   if (!bound.ok()) return bound.status();
 
   bool was_last = false;
+  bool save_asked = false;  // by an operator
   Hooks<T> hooks;
   if (session.spec().sync == SyncMode::kNegotiated) {
     hooks.step_begins = [&] { return bound->BeginPass(); };
@@ -84,13 +92,20 @@ absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
         bound->sync().Finish({.samples = mine});
     if (!verdict.ok()) return verdict.status();
     was_last = verdict->IsLast();
+    save_asked = verdict->Holds(Command::kSave);
     if (!verdict->finite) return Verdict::kSkip;
     if (absl::Status same = audit(step); !same.ok()) return same;
     return Verdict::kApply;
   };
-  hooks.after_update = report;
+  hooks.after_update = [&](int64_t step, double loss) {
+    saved.Passed(step, save_asked);
+    report(step, loss);
+  };
   Trainer<T> trainer(network, mine, training_set, samples, hooks);
-  const absl::Status trained = trainer.Run(0, recipe.steps);
+  const absl::StatusOr<int64_t> first = saved.Open(trainer.sgd());
+  if (!first.ok()) return first.status();
+  absl::Status trained = trainer.Run(*first, recipe.steps);
+  if (trained.ok()) trained = saved.Finish();
   return trained.ok() && sliced ? bound->Settle() : trained;
 }
 
@@ -140,12 +155,14 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
     // Worker 0's share of the loss, scaled as if all shares were equal.
     if (session.rank() == 0) report.Passed(step, loss * session.world_size());
   };
+  SavedTraining<T> saved(worker.save, session, flags.recipe,
+                         static_cast<int64_t>(split->train.size()));
   const absl::Status trained =
       worker.device == "cuda"
           ? TrainOnGpu<T>(flags.recipe, training_set, samples, session, network,
                           show)
           : TrainOnHost<T>(flags.recipe, training_set, samples, session,
-                           network, show, check);
+                           network, saved, show, check);
   if (!trained.ok()) return trained;
   if (audit) std::printf("gradient error: %.3f\n", audit->worst());
 
@@ -202,7 +219,20 @@ absl::Status CheckAudit(const WorkerFlags& flags, const Session& session) {
       "buckets.wire_dtype in the job's spec");
 }
 
+absl::Status CheckSave(const WorkerFlags& flags) {
+  if (flags.save.directory.empty()) {
+    return flags.save.resume
+               ? absl::InvalidArgumentError("--resume wants --state")
+               : absl::OkStatus();
+  }
+  if (flags.device == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--state wants --device cpu: the network on a GPU keeps its own weights");
+}
+
 absl::Status Run(const WorkerFlags& flags) {
+  if (absl::Status can = CheckSave(flags); !can.ok()) return can;
+
   const absl::StatusOr<JoinOptions> options = OptionsFor(flags);
   if (!options.ok()) return options.status();
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Join(*options);
@@ -246,6 +276,13 @@ int Main(int argc, char** argv) {
   line.AddFlag("--audit", &flags.audit,
                "compute each step's gradients of all workers, too, and fail if "
                "those that travelled as halves differ by more than rounding");
+  line.Add("--state", &flags.save.directory,
+           "save checkpoints here: a folder that all workers share");
+  line.Add("--save-every", &flags.save.save_every, "steps between two of them")
+      .Positive()
+      .ShowDefault();
+  line.AddFlag("--resume", &flags.save.resume,
+               "begin with the newest checkpoint");
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

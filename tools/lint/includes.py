@@ -54,7 +54,7 @@ MAY_INCLUDE = {
               "client/collectives", "client/halo", *_ANY_TRANSPORT],
     # The demonstration launches its workers.
     "examples": [*_PLAN, _API, "plan/timeline", "kernels", *_ANY_TRANSPORT,
-                 "client/session",
+                 "client/session", "client/checkpoint",
                  "tools"],
 }
 ANYTHING = ("tests", "bench")

@@ -6,12 +6,13 @@ usage_demo() {
 usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--sync MODE] [--transport T | --device D]
                   [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
+                  [--state DIR [--save-every N] [--kill-all [--at-step N] | --resume]]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
 'demo: PASS' (exit 0) or 'demo: FAIL' (exit 1), or 'demo: ENDED by an operator' (exit 0) of
-a job that lockstepctl stop or drain ended. Where --device cuda finds no GPU it says why
-and exits with 77.
+a job that lockstepctl stop or drain ended, or 'demo: KILLED ...' (exit 3) of --kill-all.
+Where --device cuda finds no GPU it says why and exits with 77.
 
   --workers N   worker processes (4)
   --mesh M      data=N, or data=N,pipe=P: N replicas of a pipeline of P workers; or
@@ -28,6 +29,10 @@ and exits with 77.
   --wire-dtype H   what gradients are cast to on their way: none, bf16 or f16
   --error-feedback add what the cast took to the next step's gradients
   --leaves N    sums whose bits do not depend on the number of workers, of N parts of each batch
+  --state DIR   save checkpoints in DIR, every --save-every N steps (10)
+  --kill-all    kill the workers and the coordinator after --at-step N steps (20)
+  --resume      go on from the newest checkpoint in DIR; compares also with the training that
+                was not interrupted: bit for bit, on another number of workers with --leaves
   --no-halo     with domain: leave out the neighbours' rows; it must end with 'demo: FAIL'
   --hold        train until interrupted or ended by an operator; prints
                 'coordinator: HOST:PORT' and 'job: digits'
@@ -36,8 +41,8 @@ TXT
 
 # The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
-  --wire-dtype --leaves)
-readonly demo_switches=(--error-feedback --hold --no-halo)
+  --wire-dtype --leaves --state --save-every --at-step)
+readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all)
 
 run_demo() {
   local preset="${LOCKSTEP_PRESET:-user}"

@@ -112,8 +112,56 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
   line.Add("--schedule", &flags->schedule, "of a mesh with pipe")
       .OneOf({"gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"})
       .ShowDefault();
+  const CommandLineOption state =
+      line.Add("--state", &flags->state,
+               "save checkpoints of the training in this folder");
+  line.Add("--save-every", &flags->save_every, "steps between two of them")
+      .Positive()
+      .Needs(state)
+      .ShowDefault();
+  line.AddFlag("--resume", &flags->resume,
+               "go on from the newest checkpoint, and compare with the "
+               "training that was not interrupted, bit for bit")
+      .Needs(state);
+  const CommandLineOption kill_all =
+      line.AddFlag("--kill-all", &flags->kill_all,
+                   "kill the workers and the coordinator in the middle; exits "
+                   "with 3")
+          .Needs(state);
+  line.Add("--at-step", &flags->at_step,
+           "steps that are done when they are killed")
+      .Positive()
+      .Needs(kill_all)
+      .ShowDefault();
   line.AddFlag("--hold", &flags->hold,
                "train until interrupted, or until an operator ends the job");
+}
+
+// The same for flags about checkpoints.
+absl::Status ContradictionOfState(const Flags& flags) {
+  if (flags.state.empty()) return absl::OkStatus();
+  if (flags.on_gpus() || flags.has_stages()) {
+    return absl::InvalidArgumentError(
+        "--state wants --device cpu and a mesh without pipe");
+  }
+  if (flags.halves()) {
+    return absl::InvalidArgumentError(
+        "--state wants no --wire-dtype: what a cast took is not saved");
+  }
+  if (flags.kill_all && (flags.resume || flags.hold)) {
+    return absl::InvalidArgumentError(
+        "--kill-all goes with neither --resume nor --hold");
+  }
+  if (flags.resume && flags.hold) {
+    return absl::InvalidArgumentError(
+        "--resume compares with a whole training: it goes without --hold");
+  }
+  if (flags.kill_all && flags.at_step >= flags.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--at-step %d: the training has only %d steps",
+                        flags.at_step, flags.steps));
+  }
+  return absl::OkStatus();
 }
 
 // Describes a conflict between flags that are valid one by one.
@@ -142,7 +190,7 @@ absl::Status Contradiction(const Flags& flags) {
     return absl::InvalidArgumentError(
         "--wire-dtype wants --device cpu and a mesh without pipe");
   }
-  return absl::OkStatus();
+  return ContradictionOfState(flags);
 }
 
 int Complain(const absl::Status& status, int exit_code) {

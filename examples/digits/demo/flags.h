@@ -28,6 +28,11 @@ struct Flags {
   std::string device = "cpu";
   GpuPlaces gpus;  // with device cuda
   bool hold = false;
+  std::string state;  // the folder for checkpoints; empty: none
+  int64_t save_every = 10;
+  bool resume = false;
+  bool kill_all = false;
+  int64_t at_step = 20;  // with kill_all
 
   bool on_gpus() const { return device == "cuda"; }
   bool halves() const { return wire_dtype != "none"; }

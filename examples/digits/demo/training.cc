@@ -1,7 +1,10 @@
 #include "examples/digits/demo/training.h"
 
+#include <signal.h>
+
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,10 +44,36 @@ std::vector<std::string> Training(const Flags& flags,
           "--machine_progress"};
 }
 
+void AddState(const Flags& flags, std::vector<std::string>* command) {
+  if (flags.state.empty()) return;
+  command->insert(command->end(), {"--state", flags.state, "--save-every",
+                                   absl::StrCat(flags.save_every)});
+  if (flags.resume) command->push_back("--resume");
+}
+
+// As a power failure would, coordinator included.
+void KillAll(const Flags& flags, launch::Supervisor& supervisor) {
+  for (int worker = 0; worker < flags.workers; ++worker) {
+    supervisor.Signal(WorkerName(worker), SIGKILL);
+  }
+  supervisor.Signal("lockstepd", SIGKILL);
+}
+
 }  // namespace
 
 int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
-  launch::Supervisor supervisor(ShowOn(screen));
+  bool killed = false;
+  launch::Supervisor* all = nullptr;
+  launch::SupervisorOptions options = ShowOn(screen);
+  options.on_output = [&](const std::string& name, absl::string_view line) {
+    screen.Take(name, line);
+    if (!flags.kill_all || killed) return;
+    if (screen.steps_done() < flags.at_step) return;
+    killed = true;
+    KillAll(flags, *all);
+  };
+  launch::Supervisor supervisor(std::move(options));
+  all = &supervisor;
   const absl::StatusOr<launch::LocalDaemon> daemon =
       launch::StartLocalDaemon(supervisor);
   if (!daemon.ok()) {
@@ -66,6 +95,7 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
                                               .world_size = flags.workers,
                                               .spec_file = files.Spec(),
                                               .token = daemon->worker_token});
+    AddState(flags, &command);
     if (flags.halves()) command.push_back("--audit");
     if (flags.without_halos) command.push_back("--no-halo");
     if (flags.on_gpus()) {
@@ -80,7 +110,8 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
       return 1;
     }
   }
-  return supervisor.Run();
+  const int code = supervisor.Run();
+  return killed ? kExitKilled : code;
 }
 
 int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen) {

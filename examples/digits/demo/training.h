@@ -10,7 +10,10 @@
 
 namespace lockstep::digits {
 
-// Runs the job; returns the exit code of its workers.
+inline constexpr int kExitKilled = 3;
+
+// Runs the job; returns the exit code of its workers, or kExitKilled once
+// flags.kill_all has ended it.
 int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen);
 
 // Trains the same in one process; returns its exit code.
