@@ -1,0 +1,31 @@
+# shellcheck shell=bash
+# ./run long NAME [ARGS]: tests that take many minutes.
+
+usage_long() {
+  cat <<TXT
+usage: ./run long NAME [ARGS]
+
+Runs one test for many minutes: more of what ./run test does in short. NAME is:
+
+  chaos-checkpoint [--kills N] [--seed S]
+              kill jobs that save checkpoints at N random moments (1000); each time go on
+              from what is on the disk, and compare every bit
+TXT
+}
+
+run_long() {
+  local name="${1:-}"
+  refuse_flag long "$name"
+  case "$name" in
+    chaos-checkpoint)
+      shift
+      require build
+      configure_once release
+      compile release checkpoint_worker lockstepctl lockstepd
+      exec python3 tests/e2e/chaos_checkpoint_test.py build/release/bin \
+        --kills 1000 "$@"
+      ;;
+    '') refuse "long wants a NAME; see ./run long --help" ;;
+    *) refuse "long: unknown name '$name'; see ./run long --help" ;;
+  esac
+}
