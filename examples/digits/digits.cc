@@ -219,19 +219,10 @@ absl::Status CheckAudit(const WorkerFlags& flags, const Session& session) {
       "buckets.wire_dtype in the job's spec");
 }
 
-absl::Status CheckSave(const WorkerFlags& flags) {
-  if (flags.save.directory.empty()) {
-    return flags.save.resume
-               ? absl::InvalidArgumentError("--resume wants --state")
-               : absl::OkStatus();
-  }
-  if (flags.device == "cpu") return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "--state wants --device cpu: the network on a GPU keeps its own weights");
-}
-
 absl::Status Run(const WorkerFlags& flags) {
-  if (absl::Status can = CheckSave(flags); !can.ok()) return can;
+  if (absl::Status can = CheckSave(flags.save, flags.device); !can.ok()) {
+    return can;
+  }
 
   const absl::StatusOr<JoinOptions> options = OptionsFor(flags);
   if (!options.ok()) return options.status();
@@ -276,13 +267,7 @@ int Main(int argc, char** argv) {
   line.AddFlag("--audit", &flags.audit,
                "compute each step's gradients of all workers, too, and fail if "
                "those that travelled as halves differ by more than rounding");
-  line.Add("--state", &flags.save.directory,
-           "save checkpoints here: a folder that all workers share");
-  line.Add("--save-every", &flags.save.save_every, "steps between two of them")
-      .Positive()
-      .ShowDefault();
-  line.AddFlag("--resume", &flags.save.resume,
-               "begin with the newest checkpoint");
+  Declare(line, flags.save);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

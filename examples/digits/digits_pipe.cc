@@ -23,6 +23,7 @@ struct PipeFlags {
   TrainingFlags training;
   std::string device = "cpu";
   bool without_halos = false;
+  SaveOptions save;
 };
 
 // The job of the environment; with GPUs its transport is nccl.
@@ -35,6 +36,9 @@ absl::StatusOr<JoinOptions> OptionsFor(const PipeFlags& flags) {
 }
 
 absl::Status Run(const PipeFlags& flags) {
+  if (absl::Status can = CheckSave(flags.save, flags.device); !can.ok()) {
+    return can;
+  }
   const absl::StatusOr<JoinOptions> join = OptionsFor(flags);
   if (!join.ok()) return join.status();
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Join(*join);
@@ -57,6 +61,7 @@ absl::Status Run(const PipeFlags& flags) {
       {.recipe = recipe,
        .device = device.get(),
        .without_halos = flags.without_halos,
+       .save = flags.save,
        .after_update = [&](int64_t step,
                            double loss) { report.Passed(step, loss); }},
       **session);
@@ -81,6 +86,7 @@ int Main(int argc, char** argv) {
   line.AddFlag("--no-halo", &flags.without_halos,
                "with an axis domain: leave out the rows of the neighbours, "
                "which makes the training wrong");
+  Declare(line, flags.save);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;

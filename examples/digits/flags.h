@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/command_line.h"
+#include "examples/digits/save_options.h"
 #include "examples/digits/trainer.h"
 
 namespace lockstep::digits {
@@ -43,6 +44,24 @@ inline void Declare(CommandLine& line, TrainingFlags& flags) {
   line.Add("--save", &flags.save, "write the weights to this file");
   line.AddFlag("--machine_progress", &flags.machine_progress,
                "progress as lines for a program to read");
+}
+
+inline void Declare(CommandLine& line, SaveOptions& save) {
+  line.Add("--state", &save.directory,
+           "save checkpoints here: a folder that all workers share");
+  line.Add("--save-every", &save.save_every, "steps between two of them")
+      .Positive()
+      .ShowDefault();
+  line.AddFlag("--resume", &save.resume, "begin with the newest checkpoint");
+}
+
+inline absl::Status CheckSave(const SaveOptions& save,
+                              const std::string& device) {
+  if (save.resume && save.directory.empty()) {
+    return absl::InvalidArgumentError("--resume wants --state");
+  }
+  if (save.directory.empty() || device == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError("--state wants --device cpu");
 }
 
 }  // namespace lockstep::digits

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "examples/digits/dataset.h"
 #include "examples/digits/network_stage.h"
+#include "examples/digits/saved_training.h"
 #include "examples/digits/session_domain.h"
 #include "examples/digits/sgd.h"
 #include "examples/digits/stages.h"
@@ -45,14 +46,17 @@ class PipelineWorker {
     if (ready.ok()) ready = Connect();
     if (!ready.ok()) return ready;
     Sgd<double> sgd(options_.recipe.sgd, parameters_);
+    const absl::StatusOr<int64_t> first = saved_->Open(sgd);
+    if (!first.ok()) return first.status();
     bool was_last = false;
-    for (int64_t s = 0; s < options_.recipe.steps && !was_last; ++s) {
+    for (int64_t s = *first; s < options_.recipe.steps && !was_last; ++s) {
       const absl::StatusOr<double> loss = Compute(s);
       if (!loss.ok()) return loss.status();
       const auto verdict = sync_->Finish({.samples = SamplesHere()});
       if (!verdict.ok()) return verdict.status();
       if (absl::Status got = FetchGradients(); !got.ok()) return got;
       if (verdict->finite) sgd.Update();
+      saved_->Passed(s, verdict->Holds(Command::kSave));
       was_last = verdict->IsLast();
       // The first replica's share, scaled as if all shares were equal.
       if (replica_ == 0 && ReportsReplica() && options_.after_update) {
@@ -60,6 +64,7 @@ class PipelineWorker {
       }
     }
     pipeline_.reset();
+    if (absl::Status saved = saved_->Finish(); !saved.ok()) return saved;
     return Snapshot<double>(parameters_);
   }
 
@@ -128,6 +133,8 @@ class PipelineWorker {
         GradientSync::Create(session_);
     if (!sync.ok()) return sync.status();
     sync_ = *std::move(sync);
+    saved_.emplace(options_.save, session_, options_.recipe,
+                   static_cast<int64_t>(train_.size()));
     for (int chunk = 0; chunk < shape_.virtual_stages; ++chunk) {
       const int stage = StageOf(shape_, place_, chunk);
       stages_.push_back(std::make_unique<NetworkStage>(
@@ -141,6 +148,8 @@ class PipelineWorker {
       for (Parameter<double>* p : stages_.back()->network().parameters()) {
         absl::StatusOr<ParameterId> id = sync_->Register(OptionsOf(*p, stage));
         if (!id.ok()) return id.status();
+        absl::Status noted = saved_->Register(*sync_, *id, *p);
+        if (!noted.ok()) return noted;
         ids_[p] = *id;
         parameters_.push_back(p);
       }
@@ -266,6 +275,7 @@ class PipelineWorker {
   std::vector<Parameter<double>*> parameters_;
   std::map<Parameter<double>*, ParameterId> ids_;
   std::unique_ptr<GradientSync> sync_;
+  std::optional<SavedTraining<double>> saved_;
   std::unique_ptr<Pipeline> pipeline_;
 };
 

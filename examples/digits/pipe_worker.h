@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "examples/digits/device/device.h"
+#include "examples/digits/save_options.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
 #include "lockstep/session.h"
@@ -32,6 +33,7 @@ struct PipeWorkerOptions {
   Recipe recipe;
   Device* device = nullptr;    // null: host memory only
   bool without_halos = false;  // in a domain: SessionDomainOptions
+  SaveOptions save;            // without a device
   // Called with the loss of a step, as if all replicas had the same, on one
   // rank only.
   std::function<void(int64_t step, double loss)> after_update;

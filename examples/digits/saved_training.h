@@ -16,12 +16,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "examples/digits/parameter.h"
+#include "examples/digits/save_options.h"
 #include "examples/digits/sgd.h"
 #include "examples/digits/trainer.h"
 #include "lockstep/checkpointer.h"
@@ -29,12 +29,6 @@
 #include "lockstep/session.h"
 
 namespace lockstep::digits {
-
-struct SaveOptions {
-  std::string directory;  // empty: nothing is saved
-  int64_t save_every = 10;
-  bool resume = false;  // begin with the newest checkpoint
-};
 
 template <typename T>
 class SavedTraining {

@@ -27,44 +27,6 @@ constexpr int64_t kStepsOnHold = int64_t{1} << 40;
 // Images have 8 rows, and are pooled twice: 2 ranks can cut them.
 constexpr int kDomainMax = 2;
 
-// Sets workers, pipe and domain.
-absl::Status ReadMesh(const std::string& text, Flags* flags) {
-  if (text.empty()) return absl::OkStatus();
-  const absl::StatusOr<Mesh> mesh = ParseMesh(text);
-  if (!mesh.ok()) return mesh.status();
-  const std::vector<MeshAxis>& axes = mesh->axes;
-  constexpr absl::string_view kAxes[] = {"data", "pipe", "domain"};
-  bool known = !axes.empty() && axes.size() <= std::size(kAxes);
-  for (size_t i = 0; known && i < axes.size(); ++i) {
-    known = axes[i].name == kAxes[i];
-  }
-  if (!known) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "mesh ", text,
-        ": takes data=N, data=N,pipe=P or data=N,pipe=P,domain=D"));
-  }
-  flags->workers = mesh->WorldSize();
-  flags->pipe = axes.size() > 1 ? axes[1].size : 1;
-  flags->domain = axes.size() > 2 ? axes[2].size : 1;
-  if (flags->domain > kDomainMax) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "mesh %s: the images can be cut among %d ranks", text, kDomainMax));
-  }
-  if (flags->stages() > kDigitsBlocks) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("mesh %s: the network has %d blocks, too few for %d "
-                        "stages",
-                        text, kDigitsBlocks, flags->stages()));
-  }
-  const int64_t parts = flags->replicas() * MicroBatches(flags->pipe);
-  if (flags->has_stages() && Recipe{}.global_batch % parts != 0) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "mesh %s: a step's %d samples do not divide into %d micro-batches",
-        text, Recipe{}.global_batch, parts));
-  }
-  return absl::OkStatus();
-}
-
 void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
   line.Add("--workers", &flags->workers, "how many")
       .Between(1, 64)
@@ -140,9 +102,8 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
 // The same for flags about checkpoints.
 absl::Status ContradictionOfState(const Flags& flags) {
   if (flags.state.empty()) return absl::OkStatus();
-  if (flags.on_gpus() || flags.has_stages()) {
-    return absl::InvalidArgumentError(
-        "--state wants --device cpu and a mesh without pipe");
+  if (flags.on_gpus()) {
+    return absl::InvalidArgumentError("--state wants --device cpu");
   }
   if (flags.halves()) {
     return absl::InvalidArgumentError(
@@ -198,7 +159,49 @@ int Complain(const absl::Status& status, int exit_code) {
   return exit_code;
 }
 
+// Sets workers, pipe and domain.
+absl::Status ReadMesh(const std::string& text, Flags* flags) {
+  if (text.empty()) return absl::OkStatus();
+  const absl::StatusOr<Mesh> mesh = ParseMesh(text);
+  return mesh.ok() ? SetMesh(*mesh, flags) : mesh.status();
+}
+
 }  // namespace
+
+absl::Status SetMesh(const Mesh& mesh, Flags* flags) {
+  const std::vector<MeshAxis>& axes = mesh.axes;
+  constexpr absl::string_view kAxes[] = {"data", "pipe", "domain"};
+  bool known = !axes.empty() && axes.size() <= std::size(kAxes);
+  for (size_t i = 0; known && i < axes.size(); ++i) {
+    known = axes[i].name == kAxes[i];
+  }
+  if (!known) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "mesh ", ToString(mesh),
+        ": takes data=N, data=N,pipe=P or data=N,pipe=P,domain=D"));
+  }
+  flags->workers = mesh.WorldSize();
+  flags->pipe = axes.size() > 1 ? axes[1].size : 1;
+  flags->domain = axes.size() > 2 ? axes[2].size : 1;
+  if (flags->domain > kDomainMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("mesh %s: the images can be cut among %d ranks",
+                        ToString(mesh), kDomainMax));
+  }
+  if (flags->stages() > kDigitsBlocks) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("mesh %s: the network has %d blocks, too few for %d "
+                        "stages",
+                        ToString(mesh), kDigitsBlocks, flags->stages()));
+  }
+  const int64_t parts = flags->replicas() * MicroBatches(flags->pipe);
+  if (flags->has_stages() && Recipe{}.global_batch % parts != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "mesh %s: a step's %d samples do not divide into %d micro-batches",
+        ToString(mesh), Recipe{}.global_batch, parts));
+  }
+  return absl::OkStatus();
+}
 
 std::optional<int> ReadFlags(int argc, char** argv, Flags* flags) {
   CommandLine line(

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "examples/digits/gpu_workers.h"
 #include "examples/digits/trainer.h"
+#include "lockstep/mesh.h"
 
 namespace lockstep::digits {
 
@@ -45,6 +47,10 @@ struct Flags {
   int replicas() const { return workers / pipe / domain; }
   bool has_stages() const { return pipe > 1 || domain > 1; }
 };
+
+// Sets workers, pipe and domain. InvalidArgument for a mesh that the
+// demonstration cannot have.
+absl::Status SetMesh(const Mesh& mesh, Flags* flags);
 
 // Reads and checks `flags`, and finds the GPUs if the flags ask for them.
 // Returns the program's exit code if it must stop: 0 after --help, 2 for

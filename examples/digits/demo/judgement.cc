@@ -21,11 +21,31 @@ int64_t StepsToLeastAccuracy(uint64_t seed) {
   return seed == Recipe{}.seed ? 150 : Recipe{}.steps;
 }
 
-// The trained weights of a replica's ranks, in the order of the network. All
-// ranks of a domain have the same: those of rank `in_domain`.
-absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
-    const Flags& flags, const JobFiles& files, int replica, int in_domain,
+// The largest difference between `one` and the weights of any replica; the
+// error of `one` if it could not be read.
+absl::StatusOr<double> CompareWith(
+    const absl::StatusOr<std::vector<NamedWeights>>& one, const Flags& flags,
+    const JobFiles& files) {
+  if (!one.ok()) return one.status();
+  double largest = 0;
+  for (int copy = 0; copy < CopiesOf(flags); ++copy) {
+    const absl::StatusOr<std::vector<NamedWeights>> weights =
+        WeightsOfCopy(flags, files, copy, *one);
+    if (!weights.ok()) return weights.status();
+    const absl::StatusOr<double> difference = LargestDifference(*one, *weights);
+    if (!difference.ok()) return difference.status();
+    largest = std::max(largest, *difference);
+  }
+  return largest;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<NamedWeights>> WeightsOfCopy(
+    const Flags& flags, const JobFiles& files, int copy,
     absl::Span<const NamedWeights> order) {
+  const int replica = copy / flags.domain;
+  const int in_domain = copy % flags.domain;
   std::vector<NamedWeights> all;
   for (int place = 0; place < flags.pipe; ++place) {
     absl::StatusOr<std::vector<NamedWeights>> part = ReadWeights(files.OfWorker(
@@ -45,26 +65,6 @@ absl::StatusOr<std::vector<NamedWeights>> WeightsOf(
   return all;
 }
 
-// The largest difference between `one` and the weights of any replica; the
-// error of `one` if it could not be read.
-absl::StatusOr<double> CompareWith(
-    const absl::StatusOr<std::vector<NamedWeights>>& one, const Flags& flags,
-    const JobFiles& files) {
-  if (!one.ok()) return one.status();
-  double largest = 0;
-  for (int copy = 0; copy < flags.replicas() * flags.domain; ++copy) {
-    const absl::StatusOr<std::vector<NamedWeights>> weights =
-        WeightsOf(flags, files, copy / flags.domain, copy % flags.domain, *one);
-    if (!weights.ok()) return weights.status();
-    const absl::StatusOr<double> difference = LargestDifference(*one, *weights);
-    if (!difference.ok()) return difference.status();
-    largest = std::max(largest, *difference);
-  }
-  return largest;
-}
-
-}  // namespace
-
 absl::StatusOr<double> CompareWithOneProcess(const Flags& flags,
                                              const JobFiles& files) {
   return CompareWith(ReadWeights(files.OfOneProcess()), flags, files);
@@ -72,9 +72,8 @@ absl::StatusOr<double> CompareWithOneProcess(const Flags& flags,
 
 absl::StatusOr<double> CompareReplicas(const Flags& flags,
                                        const JobFiles& files) {
-  return CompareWith(
-      WeightsOf(flags, files, /*replica=*/0, /*in_domain=*/0, /*order=*/{}),
-      flags, files);
+  return CompareWith(WeightsOfCopy(flags, files, /*copy=*/0, /*order=*/{}),
+                     flags, files);
 }
 
 bool IsTheSame(const Flags& flags, const Screen& screen, double difference) {

@@ -3,12 +3,27 @@
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_JUDGEMENT_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_JUDGEMENT_H_
 
+#include <vector>
+
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "examples/digits/demo/flags.h"
 #include "examples/digits/demo/job_files.h"
 #include "examples/digits/demo/screen.h"
+#include "examples/digits/weights_file.h"
 
 namespace lockstep::digits {
+
+// Copies of the network: those of all replicas, and of the ranks of a domain.
+inline int CopiesOf(const Flags& flags) {
+  return flags.replicas() * flags.domain;
+}
+
+// The trained weights of a copy of the network, in the order of `order`, or if
+// that is empty in the order of its ranks.
+absl::StatusOr<std::vector<NamedWeights>> WeightsOfCopy(
+    const Flags& flags, const JobFiles& files, int copy,
+    absl::Span<const NamedWeights> order);
 
 // The largest difference between weights of any two replicas, or of any replica
 // and the one process.

@@ -13,14 +13,10 @@
 #include "examples/digits/demo/screen.h"
 #include "examples/digits/demo/training.h"
 #include "examples/digits/weights_file.h"
+#include "lockstep/mesh.h"
 
 namespace lockstep::digits {
 namespace {
-
-absl::StatusOr<std::vector<NamedWeights>> WeightsOfWorker(const JobFiles& files,
-                                                          int worker) {
-  return ReadWeights(files.OfWorker(worker));
-}
 
 bool HaveSameBits(const NamedWeights& a, const NamedWeights& b) {
   return a.name == b.name && a.values.size() == b.values.size() &&
@@ -33,13 +29,14 @@ struct Comparison {
   bool same_bits = true;  // of all workers
 };
 
-absl::StatusOr<Comparison> Compare(int workers, const JobFiles& resumed,
-                                   const JobFiles& uninterrupted) {
-  const auto expected = WeightsOfWorker(uninterrupted, 0);
+absl::StatusOr<Comparison> Compare(const Flags& flags, const JobFiles& files,
+                                   const Flags& whole,
+                                   const JobFiles& whole_files) {
+  const auto expected = WeightsOfCopy(whole, whole_files, 0, /*order=*/{});
   if (!expected.ok()) return expected.status();
   Comparison result;
-  for (int worker = 0; worker < workers; ++worker) {
-    const auto weights = WeightsOfWorker(resumed, worker);
+  for (int copy = 0; copy < CopiesOf(flags); ++copy) {
+    const auto weights = WeightsOfCopy(flags, files, copy, *expected);
     if (!weights.ok()) return weights.status();
     const auto difference = LargestDifference(*expected, *weights);
     if (!difference.ok()) return difference.status();
@@ -60,8 +57,7 @@ absl::StatusOr<std::optional<SavedRun>> FindSavedRun(const Flags& flags) {
   if (!found.ok()) return found.status();
   const auto manifest = checkpoint::ReadManifest(&file_system, found->back());
   if (!manifest.ok()) return manifest.status();
-  SavedRun run{.step = manifest->training.step,
-               .workers = manifest->mesh.WorldSize()};
+  SavedRun run{.step = manifest->training.step, .mesh = manifest->mesh};
   const auto leaves = manifest->training.metadata.find("leaves");
   if (leaves == manifest->training.metadata.end() ||
       !absl::SimpleAtoi(leaves->second, &run.leaves)) {
@@ -100,7 +96,11 @@ absl::Status CheckSavedRun(const Flags& flags,
 int CompareWithUninterrupted(const Flags& flags, const SavedRun& saved,
                              const JobFiles& files) {
   Flags whole = flags;
-  whole.workers = saved.workers;
+  absl::Status meshed = SetMesh(saved.mesh, &whole);
+  if (!meshed.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(meshed.message()));
+    return 1;
+  }
   whole.state.clear();
   whole.resume = false;
   const JobFiles whole_files;
@@ -109,18 +109,19 @@ int CompareWithUninterrupted(const Flags& flags, const SavedRun& saved,
     return 1;
   }
   Screen screen(whole);
-  absl::PrintF("training without interruption, with %d workers\n",
-               whole.workers);
+  absl::PrintF("training without interruption, on mesh %s\n",
+               ToString(saved.mesh));
   const int trained = TrainTogether(whole, whole_files, screen);
   if (trained != 0) return trained;
-  const auto compared = Compare(flags.workers, files, whole_files);
+  const auto compared = Compare(flags, files, whole, whole_files);
   if (!compared.ok()) {
     absl::FPrintF(stderr, "demo: %s\n",
                   std::string(compared.status().message()));
     return 1;
   }
-  const bool depends_on_workers =
-      flags.leaves == 0 && flags.workers != saved.workers;
+  const bool same_sums = flags.leaves > 0 || (whole.workers == flags.workers &&
+                                              whole.pipe == flags.pipe &&
+                                              whole.domain == flags.domain);
   absl::PrintF(
       "resumed from step %d; weights of the uninterrupted training: %s\n",
       saved.step,
@@ -128,8 +129,7 @@ int CompareWithUninterrupted(const Flags& flags, const SavedRun& saved,
           ? "equal, bit for bit"
           : absl::StrFormat("they differ by up to %.3g", compared->difference));
   if (compared->same_bits) return 0;
-  return depends_on_workers && compared->difference <= kLargestDifference ? 0
-                                                                          : 1;
+  return !same_sums && compared->difference <= kLargestDifference ? 0 : 1;
 }
 
 }  // namespace lockstep::digits

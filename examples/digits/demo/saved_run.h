@@ -11,13 +11,14 @@
 #include "absl/status/statusor.h"
 #include "examples/digits/demo/flags.h"
 #include "examples/digits/demo/job_files.h"
+#include "lockstep/mesh.h"
 
 namespace lockstep::digits {
 
 // What the newest checkpoint says of the training that wrote it.
 struct SavedRun {
   int64_t step = 0;
-  int workers = 0;
+  Mesh mesh;
   int leaves = 0;
 };
 
@@ -30,12 +31,11 @@ absl::StatusOr<std::optional<SavedRun>> FindSavedRun(const Flags& flags);
 absl::Status CheckSavedRun(const Flags& flags,
                            const std::optional<SavedRun>& saved);
 
-// Trains without interruption, with as many workers as the saved training had,
-// and compares with the weights of every worker of the resumed one, in `files`.
-// Prints the result. Equal means bit for bit, unless the number of workers
-// differs and sums depend on it (without leaves): then within
-// kLargestDifference. Returns 0, 1 for a difference, or the exit code of the
-// training.
+// Trains without interruption, on the mesh of the saved training, and compares
+// with the weights of every worker of the resumed one, in `files`. Prints the
+// result. Equal means bit for bit, unless the meshes differ and sums depend on
+// them (without leaves): then within kLargestDifference. Returns 0, 1 for a
+// difference, or the exit code of the training.
 int CompareWithUninterrupted(const Flags& flags, const SavedRun& saved,
                              const JobFiles& files);
 

@@ -65,6 +65,16 @@ class DemoStateTest(unittest.TestCase):
         self.assertRegex(resumed, r"they differ by up to|equal, bit for bit")
         self.assertIn("demo: PASS", resumed)
 
+    def test_goes_on_as_a_pipeline(self):
+        self.kill("--mesh", "data=2,pipe=2")
+        self.resume("--mesh", "data=2,pipe=2")
+
+    def test_a_pipeline_goes_on_without_stages(self):
+        self.kill("--mesh", "data=1,pipe=2")
+        resumed = demo(self.state, "--resume", "--workers", 2)
+        self.assertIn("training without interruption, on mesh data=1,pipe=2", resumed)
+        self.assertIn("demo: PASS", resumed)
+
     def check_consolidated(self):
         """What the last checkpoint has is what the training ended with."""
         target = self.state.parent / "model.safetensors"
