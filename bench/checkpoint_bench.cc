@@ -1,170 +1,251 @@
-// What a checkpoint of 256 MiB costs one rank: the stall of Save, the time to
-// write it, and what the writer takes from a computation on another core.
+// Checkpoints of one rank with 256 MiB of state: `./run bench checkpoint`.
 //
-//   checkpoint_bench DIR        on the file system to measure
+//   checkpoint_bench [DIR [MIB [SAMPLES]]]     (default: a temporary folder,
+//   256, 7)
+//
+// Runs itself as the only worker of a job (lockstepctl run). Beside each value
+// the same work is done plainly, in turns; ratios are of medians.
+//
+//   stall      Save, from the second one on, and a memcpy of the state
+//   write      Save until it is committed, and write(2) in pieces of 4 MiB with
+//              one fsync, of the same bytes into the same folder
+//   load       Load with all hashes checked, and read(2) plus XXH3 of the
+//   blocks slowdown   passes per second of a loop of arithmetic on the other
+//   core while
+//              a save is being written, and without one
 
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/mman.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/time/clock.h"
-#include "base/file_system.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "bench/figures.h"
 #include "client/checkpoint/content_hash.h"
-#include "client/state/saver.h"
-#include "tests/client/state/fake_coordinator.h"
+#include "lockstep/checkpointer.h"
+#include "lockstep/session.h"
 
-namespace lockstep::state {
+namespace lockstep::bench {
 namespace {
 
-constexpr size_t kBytes = size_t{256} << 20;
+using Clock = std::chrono::steady_clock;
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kTensorBytes = 8 * kMiB;
+constexpr size_t kPiece = 4 * kMiB;
 
-double Seconds(const std::function<void()>& work) {
-  const absl::Time begin = absl::Now();
+struct Arguments {
+  std::string directory;
+  size_t mib = 256;
+  int samples = 7;
+};
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto begin = Clock::now();
   work();
-  return absl::ToDoubleSeconds(absl::Now() - begin);
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+void Must(const absl::Status& status, const char* what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "checkpoint_bench: %s: %s\n", what,
+               status.ToString().c_str());
+  std::exit(1);
 }
 
-void PinTo(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof(set), &set);
+void Must(bool good, const char* what) {
+  Must(good ? absl::OkStatus() : absl::ErrnoToStatus(errno, ""), what);
 }
 
-char* Mapped() {
-  return static_cast<char*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+void WritePlainly(const std::string& path, const std::vector<char>& bytes) {
+  const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0644);
+  Must(file >= 0, "open");
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    const size_t count = std::min(kPiece, bytes.size() - at);
+    Must(write(file, bytes.data() + at, count) == static_cast<ssize_t>(count),
+         "write");
+  }
+  Must(fsync(file) == 0, "fsync");
+  close(file);
 }
 
-// Iterations of arithmetic in registers and the first-level cache, while
-// `stop` is false.
-double ComputeRate(const std::function<void()>& meanwhile) {
-  std::atomic<bool> stop{false};
-  uint64_t rounds = 0;
-  double seconds = 0;
-  std::thread compute([&] {
-    PinTo(0);
-    std::vector<float> a(1 << 16, 1.25f);
-    const absl::Time begin = absl::Now();
-    while (!stop) {
-      for (float& x : a) x = x * 0.999f + 0.5f;
-      ++rounds;
+// Returns a value that depends on the hashes.
+uint64_t ReadAndHash(const std::string& path, std::vector<char>* bytes) {
+  const int file = open(path.c_str(), O_RDONLY);
+  Must(file >= 0, "open");
+  uint64_t all = 0;
+  for (size_t at = 0; at < bytes->size(); at += kPiece) {
+    const size_t count = std::min(kPiece, bytes->size() - at);
+    Must(read(file, bytes->data() + at, count) == static_cast<ssize_t>(count),
+         "read");
+    all ^= checkpoint::HashBlock({bytes->data() + at, count});
+  }
+  close(file);
+  return all;
+}
+
+// A thread that counts passes of a loop in registers.
+class Spinner {
+ public:
+  Spinner() : thread_([this] { Run(); }) {}
+  ~Spinner() {
+    stop_ = true;
+    thread_.join();
+  }
+  // Passes per second while `work` runs.
+  double During(const std::function<void()>& work) {
+    const uint64_t before = passes_;
+    const double seconds = SecondsOf(work);
+    return static_cast<double>(passes_ - before) / seconds;
+  }
+  uint64_t result() const { return value_; }
+
+ private:
+  void Run() {
+    uint64_t x = 1;
+    while (!stop_) {
+      for (int i = 0; i < 20000; ++i) x = x * 6364136223846793005u + 1;
+      passes_.fetch_add(1, std::memory_order_relaxed);
     }
-    seconds = absl::ToDoubleSeconds(absl::Now() - begin);
-  });
-  meanwhile();
-  stop = true;
-  compute.join();
-  return static_cast<double>(rounds) / seconds;
-}
+    value_ = x;
+  }
 
-int Main(const std::string& directory) {
-  PinTo(1);
-  char* const memory = Mapped();
-  char* const copy = Mapped();
-  for (size_t i = 0; i < kBytes; ++i) memory[i] = (i * 2654435761u) >> 13;
-  std::memset(copy, 1, kBytes);
-  std::vector<double> copies, plain, hash;
-  for (int i = 0; i < 7; ++i) {
-    copies.push_back(Seconds([&] { std::memcpy(copy, memory, kBytes); }));
-    hash.push_back(Seconds([&] {
-      checkpoint::ContentHasher hasher;
-      hasher.Update({memory, kBytes});
-      hasher.hashes();
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> passes_{0};
+  std::atomic<uint64_t> value_{0};
+  std::thread thread_;
+};
+
+int Measure(const Arguments& arguments) {
+  auto session = Session::Join({});
+  Must(session.status(), "join");
+  const size_t tensors = arguments.mib * kMiB / kTensorBytes;
+  std::vector<char> state(tensors * kTensorBytes), other(state.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    state[i] = static_cast<char>(i * 2654435761u >> 13);
+  }
+  for (size_t i = 0; i < tensors; ++i) {
+    const auto id = (*session)->RegisterState(
+        {.name = absl::StrCat("layers.", i, ".weight"),
+         .dtype = DType::kF32,
+         .shape = {int64_t{1024}, int64_t{kTensorBytes / 4 / 1024}}},
+        state.data() + i * kTensorBytes);
+    Must(id.status(), "register");
+  }
+  Must((*session)->Connect(), "connect");
+  auto checkpointer = AsyncCheckpointer::Create(
+      **session, {.directory = arguments.directory, .keep_last = 1});
+  Must(checkpointer.status(), "create");
+  const std::string plain = arguments.directory + "/plain";
+
+  int64_t step = 0;
+  Must((*checkpointer)->Save({.step = ++step}), "save");
+  Must((*checkpointer)->Wait(), "wait");
+  WritePlainly(plain, state);
+  std::memcpy(other.data(), state.data(), state.size());
+
+  std::vector<double> stall, copy, save, write, load, read;
+  for (int i = 0; i < arguments.samples; ++i) {
+    double stalled = 0;
+    sync();
+    save.push_back(SecondsOf([&] {
+      stalled = SecondsOf(
+          [&] { Must((*checkpointer)->Save({.step = ++step}), "save"); });
+      Must((*checkpointer)->Wait(), "wait");
     }));
-    const std::string path = directory + "/plain";
-    plain.push_back(Seconds([&] {
-      const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
-      for (size_t at = 0; at < kBytes; at += 4 << 20) {
-        if (write(fd, memory + at, 4 << 20) != 4 << 20) std::abort();
-      }
-      if (fsync(fd) != 0) std::abort();
-      close(fd);
-    }));
-    unlink(path.c_str());
+    stall.push_back(stalled);
+    copy.push_back(SecondsOf(
+        [&] { std::memcpy(other.data(), state.data(), state.size()); }));
+    sync();
+    write.push_back(SecondsOf([&] { WritePlainly(plain, state); }));
+    load.push_back(
+        SecondsOf([&] { Must((*checkpointer)->Load().status(), "load"); }));
+    read.push_back(SecondsOf([&] { ReadAndHash(plain, &other); }));
   }
-  PosixFileSystem files;
-  FakeCoordinator coordinator(1);
-  const auto device = transport::MakeHostDeviceContext();
-  CheckpointJob job{.name = "bench", .mesh = {{{"data", 1}}}};
-  constexpr int kTensors = 64;
-  for (size_t i = 0; i < kTensors; ++i) {
-    job.tensors.push_back(
-        {"t" + std::to_string(i), {DType::kF32, {kBytes / kTensors / 4}}});
-    job.held.push_back(
-        {i, {{0}, {kBytes / kTensors / 4}}, memory + i * (kBytes / kTensors)});
+
+  std::vector<double> alone, beside;
+  {
+    Spinner spinner;
+    for (int i = 0; i < arguments.samples; ++i) {
+      sync();
+      Must((*checkpointer)->Save({.step = ++step}), "save");
+      double seconds = 0;
+      beside.push_back(spinner.During([&] {
+        seconds = SecondsOf([&] { Must((*checkpointer)->Wait(), "wait"); });
+      }));
+      sync();
+      alone.push_back(spinner.During([&] {
+        std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      }));
+    }
   }
-  job.written = job.held;
-  auto saver = Saver::Open(job, {&files, coordinator.channel(0), device.get()},
-                           {.directory = directory});
-  if (!saver.ok()) {
-    std::fprintf(stderr, "%s\n", saver.status().ToString().c_str());
-    return 1;
-  }
-  std::vector<double> stalls, writes, rate_alone, rate_beside, loads;
-  const auto save = [&](int64_t step) {
-    double stall = Seconds([&] {
-      if (!(*saver)->Save({.step = step}, nullptr).ok()) std::abort();
-    });
-    const double write = Seconds([&] {
-      if (!(*saver)->Wait().ok()) std::abort();
-    });
-    if (step == 0) std::printf("first stall %.4f s\n", stall);
-    if (step > 0) stalls.push_back(stall), writes.push_back(write);
-    absl::SleepFor(absl::Milliseconds(200));  // old ones are removed
-  };
-  for (int i = 0; i < 8; ++i) save(i);
-  for (int i = 0; i < 5; ++i) {
-    rate_alone.push_back(
-        ComputeRate([] { absl::SleepFor(absl::Milliseconds(300)); }));
-    absl::SleepFor(absl::Milliseconds(100));
-    if (!(*saver)->Save({.step = 100 + i}, nullptr).ok()) std::abort();
-    rate_beside.push_back(ComputeRate([&] { (*saver)->Wait().IgnoreError(); }));
-    absl::SleepFor(absl::Milliseconds(200));
-    loads.push_back(Seconds([&] {
-      if (!(*saver)->Load({}).ok()) std::abort();
-    }));
-  }
-  const double gb = kBytes / 1e9;
-  std::printf("memcpy %.4f s (%.1f GB/s), hash %.4f s\n", Median(copies),
-              gb / Median(copies), Median(hash));
-  std::printf("stall %.4f s: %.2f of memcpy\n", Median(stalls),
-              Median(stalls) / Median(copies));
+  Must((*session)->Leave(), "leave");
+
+  const double gib = static_cast<double>(state.size()) / (1 << 30);
   std::printf(
-      "plain durable write %.3f s (%.2f GB/s), save %.3f s: rate %.2f\n",
-      Median(plain), gb / Median(plain), Median(writes),
-      Median(plain) / Median(writes));
-  std::printf("best: plain %.3f, save %.3f: rate %.2f; compute %.3f\n",
-              *std::min_element(plain.begin(), plain.end()),
-              *std::min_element(writes.begin(), writes.end()),
-              *std::min_element(plain.begin(), plain.end()) /
-                  *std::min_element(writes.begin(), writes.end()),
-              *std::max_element(rate_beside.begin(), rate_beside.end()) /
-                  *std::max_element(rate_alone.begin(), rate_alone.end()));
-  std::printf("compute beside a save: %.3f of alone\n",
-              Median(rate_beside) / Median(rate_alone));
-  std::printf("load %.3f s (%.2f GB/s)\n", Median(loads), gb / Median(loads));
+      "%zu MiB; GiB/s: memcpy %.2f, plain write %.2f, save %.2f, plain read "
+      "with hash %.2f, load %.2f\n",
+      arguments.mib, gib / Median(copy), gib / Median(write),
+      gib / Median(save), gib / Median(read), gib / Median(load));
+  Print({{.what = "stall of Save / memcpy",
+          .promised = 1.2,
+          .measured = Median(stall) / Median(copy),
+          .at_most = true},
+         {.what = "write rate of a save / of a plain durable write",
+          .promised = 0.90,
+          .measured = Median(write) / Median(save)},
+         {.what = "load rate / plain read and hash",
+          .promised = 0.80,
+          .measured = Median(read) / Median(load)},
+         {.what = "loop on the other core while saving / without",
+          .promised = 0.97,
+          .measured = Median(beside) / Median(alone)}});
   return 0;
 }
 
-}  // namespace
-}  // namespace lockstep::state
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  if (argc > 1) arguments.directory = argv[1];
+  if (argc > 2) arguments.mib = static_cast<size_t>(std::atoi(argv[2]));
+  if (argc > 3) arguments.samples = std::atoi(argv[3]);
+  if (arguments.mib % (kTensorBytes / kMiB) != 0 || arguments.mib == 0 ||
+      arguments.samples < 1 || argc > 4) {
+    std::fprintf(stderr,
+                 "usage: checkpoint_bench [DIR [MIB [SAMPLES]]]; MIB is a "
+                 "multiple of 8\n");
+    return 2;
+  }
+  if (std::getenv("LOCKSTEP_ADDRESS") != nullptr) return Measure(arguments);
 
-int main(int argc, char** argv) {
-  return lockstep::state::Main(argc > 1 ? argv[1] : ".");
+  std::string made;
+  if (arguments.directory.empty()) {
+    made = (std::filesystem::temp_directory_path() / "lockstep-bench-XXXXXX");
+    Must(mkdtemp(made.data()) != nullptr, "mkdtemp");
+    arguments.directory = made;
+  }
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string launcher =
+      std::filesystem::path(self).parent_path() / "lockstepctl";
+  const std::string command = absl::StrCat(
+      "'", launcher, "' run -n 1 -- '", self, "' '", arguments.directory, "' ",
+      arguments.mib, " ", arguments.samples);
+  const int code = std::system(command.c_str());
+  if (!made.empty()) std::filesystem::remove_all(made);
+  return code == 0 ? 0 : 1;
 }
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) { return lockstep::bench::Main(argc, argv); }
