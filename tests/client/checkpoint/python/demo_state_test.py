@@ -5,7 +5,6 @@
 Runs with the packages of requirements.txt beside it.
 """
 
-import re
 import subprocess
 import sys
 import tempfile
@@ -109,7 +108,7 @@ class DemoStateTest(unittest.TestCase):
         file.write_bytes(data)
         self.assertIn(file.name, run("lockstepctl", "checkpoint", "verify", self.state, code=1))
         resumed = demo(self.state, "--resume", code=1)
-        self.assertTrue(re.search(rf"{file.name}.*(weight|bias)", resumed), resumed)
+        self.assertRegex(resumed, rf"(weight|bias|velocity)\": .*/{file.name}: block \d+ ")
 
 
 if __name__ == "__main__":
