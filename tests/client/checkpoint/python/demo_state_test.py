@@ -5,9 +5,11 @@
 Runs with the packages of requirements.txt beside it.
 """
 
+import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -27,6 +29,17 @@ def run(program, *words, code=0):
 
 def demo(state, *words, code=0):
     return run("lockstep-demo", "--steps", STEPS, "--state", state, *words, code=code)
+
+
+def until_done(program, *words, printing=""):
+    """The output of a command that is repeated until it succeeds and prints a match."""
+    for _ in range(600):
+        done = subprocess.run([BIN / program, *words], stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode == 0 and re.search(printing, done.stdout):
+            return done.stdout
+        time.sleep(0.05)
+    raise AssertionError(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 class DemoStateTest(unittest.TestCase):
@@ -73,6 +86,22 @@ class DemoStateTest(unittest.TestCase):
         resumed = demo(self.state, "--resume", "--workers", 2)
         self.assertIn("training without interruption, on mesh data=1,pipe=2", resumed)
         self.assertIn("demo: PASS", resumed)
+
+    def test_saves_when_an_operator_asks(self):
+        held = subprocess.Popen(
+            [BIN / "lockstep-demo", "--hold", "--state", self.state, "--save-every", "1000000000"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(held.stdout.close)
+        self.addCleanup(held.wait)
+        self.addCleanup(held.terminate)
+        address = next(line.split()[1] for line in held.stdout if line.startswith("coordinator:"))
+        self.assertIn("will save", until_done("lockstepctl", "--address", address, "save", "digits"))
+        saved = r"step \d+ is committed \(attempt 1\)"
+        until_done("lockstepctl", "--address", address, "describe", "digits", printing=saved)
+        run("lockstepctl", "--address", address, "drain", "digits")
+        self.assertIn("ENDED by an operator", held.stdout.read())
+        run("lockstepctl", "checkpoint", "verify", self.state)
+        self.assertEqual(len(list(Path(self.state, "checkpoints").glob("step-*"))), 1)
 
     def check_consolidated(self):
         """What the last checkpoint has is what the training ended with."""
