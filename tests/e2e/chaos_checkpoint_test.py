@@ -99,7 +99,7 @@ class Job:
 def list_steps(binaries, directory):
     """The steps of the committed checkpoints, each of which is verified."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
-    done = subprocess.run([binaries / "lockstepctl", "checkpoint", "verify", directory], env=kept,
+    done = subprocess.run([binaries / "lockstepctl", "checkpoint", "verify", "--all", directory], env=kept,
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     folders = Path(directory, "checkpoints").glob("step-*")

@@ -87,18 +87,19 @@ TEST_F(DirectoryTest, NamesFoldersAndParsesOnlySuchNames) {
 }
 
 TEST_F(DirectoryTest, ListsByNumberAndSaysWhatIsCommitted) {
-  for (int64_t step : {100, 9, 20}) {
-    ASSERT_EQ(Save(&files_, {step, 1, 1}), absl::OkStatus());
-  }
-  ASSERT_TRUE(CreateAttempt(&files_, kDirectory, {20, 1, 2}).ok());
+  // Back to step 9, after step 100.
+  ASSERT_EQ(Save(&files_, {100, 1, 2}), absl::OkStatus());
+  ASSERT_EQ(Save(&files_, {9, 1, 10}), absl::OkStatus());
+  ASSERT_EQ(Save(&files_, {20, 2, 1}), absl::OkStatus());
+  ASSERT_TRUE(CreateAttempt(&files_, kDirectory, {20, 1, 12}).ok());
   ASSERT_TRUE(files_.MakeDirectory("/c/other").ok());
   ASSERT_TRUE(
       files_.Open("/c/step-1-epoch-1-attempt-1", OpenMode::kCreate).ok());
-  EXPECT_THAT(
-      Paths(Listed()),
-      ElementsAre("/c/step-9-epoch-1-attempt-1", "/c/step-20-epoch-1-attempt-1",
-                  "/c/step-20-epoch-1-attempt-2 (open)",
-                  "/c/step-100-epoch-1-attempt-1"));
+  EXPECT_THAT(Paths(Listed()),
+              ElementsAre("/c/step-20-epoch-2-attempt-1",
+                          "/c/step-100-epoch-1-attempt-2",
+                          "/c/step-9-epoch-1-attempt-10",
+                          "/c/step-20-epoch-1-attempt-12 (open)"));
 }
 
 TEST_F(DirectoryTest, FindsAFolderADirectoryAndOneAboveIt) {
