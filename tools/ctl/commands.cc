@@ -1,6 +1,9 @@
 #include "tools/ctl/commands.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
@@ -9,6 +12,7 @@
 #include "spec/spec_text.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
+#include "tools/ctl/save_wait.h"
 #include "tools/launch/operator_token.h"
 #include "tools/rpc/admin_client.h"
 
@@ -102,6 +106,39 @@ int SendCommand(const CommonOptions& common, const std::string& job,
   const absl::Status accepted = admin.CommandJob(*name, command, reason);
   if (accepted.ok()) Print(CommandAsText(*name, command));
   return ExitCode(accepted);
+}
+
+int SaveAndWait(const CommonOptions& common, const std::string& job,
+                const std::string& reason) {
+  AdminClient admin = Connect(common);
+  absl::StatusOr<JobName> name = Choose(admin, job);
+  if (!name.ok()) return ExitCode(name.status());
+  const absl::StatusOr<JobView> before = admin.DescribeJob(*name);
+  if (!before.ok()) return ExitCode(before.status());
+  const absl::Status accepted =
+      admin.CommandJob(*name, JobCommand::kSave, reason);
+  if (!accepted.ok()) return ExitCode(accepted);
+  SaveWait wait(*before);
+  std::optional<absl::Status> outcome;
+  std::optional<CheckpointName> committed;
+  const bool shows = isatty(STDERR_FILENO) == 1;
+  const absl::Status watched = admin.WatchJob(*name, [&](const JobView& view) {
+    const std::string saving = SavingText(view.checkpoint);
+    if (shows && !saving.empty()) absl::FPrintF(stderr, "\r%s\x1b[K", saving);
+    outcome = wait.Take(view);
+    committed = view.checkpoint.committed;
+    return !outcome.has_value();
+  });
+  if (shows) absl::FPrintF(stderr, "\r\x1b[K");
+  if (!watched.ok()) return ExitCode(watched);
+  if (!outcome.has_value()) {
+    outcome = absl::AbortedError("the job is over before it had saved");
+  }
+  if (outcome->ok()) {
+    absl::PrintF("job %s: step %d is saved (attempt %d)\n", name->value,
+                 committed->step, committed->attempt);
+  }
+  return ExitCode(*outcome);
 }
 
 int Delete(const CommonOptions& common, const std::string& job) {

@@ -24,6 +24,10 @@ int Watch(const CommonOptions& common, const std::string& job);
 // Sends a command to a running job.
 int SendCommand(const CommonOptions& common, const std::string& job,
                 JobCommand command, const std::string& reason);
+// Has all ranks save, and waits for the outcome; on a terminal, shows the
+// progress.
+int SaveAndWait(const CommonOptions& common, const std::string& job,
+                const std::string& reason);
 // Deletes a job that is over, with everything that describe shows of it.
 int Delete(const CommonOptions& common, const std::string& job);
 int StopNow(const CommonOptions& common, const std::string& job,

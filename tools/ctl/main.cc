@@ -45,6 +45,7 @@ struct Arguments {
   std::string token_file;
   std::string reason;
   bool now = false;
+  bool wait = false;
   double grace_seconds = 10;
   std::string bind = "none";
 };
@@ -92,7 +93,9 @@ class JobCommands {
         .AddFlag("--now", &arguments.now, "Do not wait for the step to end");
     add(JobCommand::kRebuild,
         "Cut the buckets anew, as gradients become ready");
-    add(JobCommand::kSave, "Save a checkpoint of one common step");
+    add(JobCommand::kSave, "Save a checkpoint of one common step")
+        .AddFlag("--wait", &arguments.wait,
+                 "Until it is committed; exit code 1 if it fails");
   }
 
   // The command that was given, if any.
@@ -305,6 +308,10 @@ int Main(int argc, char** argv) {
   }
   if (describe.given()) {
     return lockstep::ctl::DescribeJob(arguments.common, arguments.job);
+  }
+  if (arguments.wait) {
+    return lockstep::ctl::SaveAndWait(arguments.common, arguments.job,
+                                      arguments.reason);
   }
   if (arguments.now) {
     return lockstep::ctl::StopNow(arguments.common, arguments.job,

@@ -31,6 +31,9 @@ std::string JobAsJson(const JobView& view, int indent);
 // the same step".
 std::string CommandAsText(const JobName& job, JobCommand command);
 
+// "saves step 20: 1.2 GiB of 3.0 GiB, 512.0 MiB/s", or empty.
+std::string SavingText(const CheckpointView& checkpoint);
+
 // "job digits  running  epoch 1  step 412  4 of 4 ready": a line of `watch`.
 std::string JobAsLine(const JobView& view);
 

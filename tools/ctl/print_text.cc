@@ -176,15 +176,6 @@ std::string AgoText(absl::Duration ago) {
                                          : absl::StrCat(Seconds(ago), " ago");
 }
 
-// "saves step 20: 1.2 GiB of 3.0 GiB, 512.0 MiB/s", or empty.
-std::string SavingText(const CheckpointView& checkpoint) {
-  if (!checkpoint.saving) return "";
-  return absl::StrFormat(
-      "saves step %d: %s of %s, %s/s", checkpoint.saving_step,
-      BytesText(checkpoint.bytes_done), BytesText(checkpoint.bytes_total),
-      BytesText(static_cast<uint64_t>(checkpoint.bytes_per_second())));
-}
-
 std::string CheckpointsText(const CheckpointView& checkpoint) {
   if (checkpoint.empty()) return "";
   std::string text = "\ncheckpoints\n";
@@ -229,6 +220,14 @@ std::string JobsAsText(const std::vector<JobSummary>& jobs) {
                     absl::StrCat(job.ready, "/", job.world_size)});
   }
   return Aligned(rows);
+}
+
+std::string SavingText(const CheckpointView& checkpoint) {
+  if (!checkpoint.saving) return "";
+  return absl::StrFormat(
+      "saves step %d: %s of %s, %s/s", checkpoint.saving_step,
+      BytesText(checkpoint.bytes_done), BytesText(checkpoint.bytes_total),
+      BytesText(static_cast<uint64_t>(checkpoint.bytes_per_second())));
 }
 
 std::string CommandAsText(const JobName& job, JobCommand command) {
