@@ -110,7 +110,11 @@ absl::StatusOr<struct stat> StatOfFile(const FileDescriptor& fd,
                                        const std::string& path) {
   struct stat found {};
   if (fstat(fd.get(), &found) != 0) return Failed("stat", path);
-  if (!S_ISDIR(found.st_mode)) return found;
+  if (S_ISREG(found.st_mode)) return found;
+  if (!S_ISDIR(found.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("read ", path, ": it is not a regular file"));
+  }
   errno = EISDIR;
   return Failed("read", path);
 }
@@ -164,12 +168,48 @@ int FlagsOf(OpenMode mode) {
 
 absl::StatusOr<FileDescriptor> OpenToRead(const std::string& path,
                                           int flags = 0) {
-  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  // Without O_NONBLOCK the open of a FIFO waits for a writer.
+  FileDescriptor fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags));
   if (!fd.valid()) return Failed("open", path);
   return fd;
 }
 
+// The names in a directory, sorted; closes it. Null: it could not be opened.
+absl::StatusOr<std::vector<std::string>> NamesIn(DIR* directory,
+                                                 const std::string& path) {
+  if (directory == nullptr) return Failed("list", path);
+  const std::unique_ptr<DIR, int (*)(DIR*)> stream(directory, &closedir);
+  std::vector<std::string> names;
+  errno = 0;
+  while (const dirent* entry = readdir(stream.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  if (errno != 0) return Failed("list", path);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status NoDirectory(const std::string& path) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is not a directory, and is not removed"));
+}
+
 }  // namespace
+
+absl::Status FileSystem::RemoveFolder(const std::string& path) {
+  const auto kind = KindOf(path);
+  if (!kind.ok()) return kind.status();
+  if (*kind != FileKind::kDirectory) return NoDirectory(path);
+  const auto names = List(path);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    absl::Status removed = Remove(absl::StrCat(path, "/", name));
+    if (!removed.ok()) return removed;
+  }
+  return Remove(path);
+}
 
 absl::StatusOr<FileKind> PosixFileSystem::KindOf(const std::string& path) {
   struct stat found {};
@@ -227,18 +267,7 @@ absl::Status PosixFileSystem::MakeDirectory(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> PosixFileSystem::List(
     const std::string& directory) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(directory.c_str()),
-                                                   &closedir);
-  if (stream == nullptr) return Failed("list", directory);
-  std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = readdir(stream.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  if (errno != 0) return Failed("list", directory);
-  std::sort(names.begin(), names.end());
-  return names;
+  return NamesIn(opendir(directory.c_str()), directory);
 }
 
 absl::Status PosixFileSystem::SyncDirectory(const std::string& directory) {
@@ -252,6 +281,26 @@ absl::Status PosixFileSystem::Rename(const std::string& from,
   return rename(from.c_str(), to.c_str()) == 0
              ? absl::OkStatus()
              : Failed(absl::StrCat("rename ", from, " to"), to);
+}
+
+// Works on the open directory, so that a link which takes its place meanwhile
+// leads nowhere.
+absl::Status PosixFileSystem::RemoveFolder(const std::string& path) {
+  const FileDescriptor folder(
+      open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) {
+    return errno == ENOTDIR || errno == ELOOP ? NoDirectory(path)
+                                              : Failed("open", path);
+  }
+  const int listed = fcntl(folder.get(), F_DUPFD_CLOEXEC, 0);
+  if (listed < 0) return Failed("list", path);
+  const auto names = NamesIn(fdopendir(listed), path);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (unlinkat(folder.get(), name.c_str(), 0) == 0) continue;
+    return Failed("remove", absl::StrCat(path, "/", name));
+  }
+  return rmdir(path.c_str()) == 0 ? absl::OkStatus() : Failed("remove", path);
 }
 
 absl::Status PosixFileSystem::Remove(const std::string& path) {

@@ -92,6 +92,8 @@ class FileSystem {
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> Open(
       const std::string& path, OpenMode mode) = 0;
 
+  // Regular files only, here and below: FailedPrecondition for a device or a
+  // FIFO, without waiting.
   virtual absl::StatusOr<std::unique_ptr<ReadableFile>> OpenForReading(
       const std::string& path) = 0;
 
@@ -112,6 +114,10 @@ class FileSystem {
                               const std::string& to) = 0;
   // Removes a file or an empty directory.
   virtual absl::Status Remove(const std::string& path) = 0;
+
+  // Removes a directory and the files in it. Follows no symbolic link:
+  // FailedPrecondition, with no change, if `path` is not a directory.
+  virtual absl::Status RemoveFolder(const std::string& path);
 
   // Locks `path`, which is created if it does not exist, and replaces its
   // contents by `holder`: who locks it, for people. Does not wait:
@@ -137,6 +143,7 @@ class PosixFileSystem : public FileSystem {
   absl::Status SyncDirectory(const std::string& directory) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status Remove(const std::string& path) override;
+  absl::Status RemoveFolder(const std::string& path) override;
   absl::StatusOr<std::unique_ptr<FileLock>> Lock(
       const std::string& path, absl::string_view holder) override;
 };

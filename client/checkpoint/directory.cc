@@ -58,17 +58,6 @@ absl::Status CheckAttempt(const CheckpointName& id, const Manifest& manifest) {
       absl::StrCat("the manifest is that of ", FolderName(of)));
 }
 
-// A folder and the files in it; it has no folders.
-absl::Status RemoveFolder(FileSystem* files, const std::string& folder) {
-  const auto names = files->List(folder);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
-    absl::Status removed = files->Remove(Join(folder, name));
-    if (!removed.ok()) return removed;
-  }
-  return files->Remove(folder);
-}
-
 }  // namespace
 
 std::string FolderName(const CheckpointName& id) {
@@ -184,7 +173,7 @@ absl::Status RemoveAttempt(FileSystem* files, const AttemptFolder& folder) {
   absl::Status status = files->Rename(folder.path, removed);
   // Or the files could be gone, and the folder listed, after a crash.
   if (status.ok()) status = files->SyncDirectory(directory);
-  if (status.ok()) status = RemoveFolder(files, removed);
+  if (status.ok()) status = files->RemoveFolder(removed);
   return status;
 }
 
@@ -196,7 +185,12 @@ absl::StatusOr<int> RemoveLeftovers(FileSystem* files,
   for (absl::string_view name : *names) {
     absl::string_view of = name;
     if (!absl::ConsumePrefix(&of, kRemoved) || !ParseFolderName(of)) continue;
-    absl::Status status = RemoveFolder(files, Join(directory, name));
+    // A link is not ours.
+    const auto is_folder =
+        Is(FileKind::kDirectory, files, Join(directory, name));
+    if (!is_folder.ok()) return is_folder.status();
+    if (!*is_folder) continue;
+    absl::Status status = files->RemoveFolder(Join(directory, name));
     if (!status.ok()) return status;
     ++removed;
   }

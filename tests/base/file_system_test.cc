@@ -282,6 +282,18 @@ TYPED_TEST(FileSystemContract, ADirectoryIsNotReplacedByAFile) {
   EXPECT_EQ(this->files().KindOf(this->At("e")).status().code(), kNotFound);
 }
 
+TYPED_TEST(FileSystemContract, AFolderIsRemovedWithItsFiles) {
+  ASSERT_TRUE(this->files().MakeDirectory(this->At("d")).ok());
+  ASSERT_TRUE(PublishFile(&this->files(), this->At("d/a"), "x").ok());
+  ASSERT_TRUE(PublishFile(&this->files(), this->At("d/b"), "y").ok());
+  EXPECT_TRUE(this->files().RemoveFolder(this->At("d")).ok());
+  EXPECT_EQ(this->files().KindOf(this->At("d")).status().code(), kNotFound);
+  EXPECT_EQ(this->files().RemoveFolder(this->At("d")).code(), kNotFound);
+  ASSERT_TRUE(PublishFile(&this->files(), this->At("f"), "x").ok());
+  EXPECT_EQ(this->files().RemoveFolder(this->At("f")).code(), kPrecondition);
+  EXPECT_THAT(this->Names(), ElementsAre("f"));
+}
+
 class PlantedNamesTest : public testing::Test {
  protected:
   std::string At(const std::string& name) { return posix_.root + "/" + name; }
@@ -305,6 +317,29 @@ TEST_F(PlantedNamesTest, ALinkBesideTheFileIsNotFollowed) {
     EXPECT_EQ(posix_.files_.KindOf(At("a")).value(), FileKind::kRegular);
   }
   EXPECT_EQ(posix_.files_.KindOf(At("a.new")).value(), FileKind::kOther);
+}
+
+TEST_F(PlantedNamesTest, NothingBehindALinkIsRemoved) {
+  ASSERT_TRUE(posix_.files_.MakeDirectory(At("home")).ok());
+  ASSERT_TRUE(PublishFile(&posix_.files_, At("home/a"), "precious").ok());
+  ASSERT_EQ(symlink(At("home").c_str(), At("link").c_str()), 0);
+  EXPECT_EQ(posix_.files_.RemoveFolder(At("link")).code(), kPrecondition);
+  EXPECT_EQ(Get("home/a"), "precious");
+  EXPECT_EQ(posix_.files_.KindOf(At("link")).value(), FileKind::kOther);
+  // As an entry of a folder, the link is removed itself.
+  ASSERT_TRUE(posix_.files_.MakeDirectory(At("d")).ok());
+  ASSERT_EQ(symlink(At("home/a").c_str(), At("d/file").c_str()), 0);
+  ASSERT_EQ(symlink(At("home").c_str(), At("d/folder").c_str()), 0);
+  EXPECT_TRUE(posix_.files_.RemoveFolder(At("d")).ok());
+  EXPECT_EQ(Get("home/a"), "precious");
+}
+
+TEST_F(PlantedNamesTest, AFifoIsRefusedInsteadOfRead) {
+  ASSERT_EQ(mkfifo(At("fifo").c_str(), 0600), 0);
+  EXPECT_EQ(posix_.files_.OpenForReading(At("fifo")).status().code(),
+            kPrecondition);
+  EXPECT_EQ(ReadWhole(&posix_.files_, At("fifo")).status().code(),
+            kPrecondition);
 }
 
 // Files can be created but not written.

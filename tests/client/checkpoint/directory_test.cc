@@ -1,5 +1,9 @@
 #include "client/checkpoint/directory.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -127,6 +131,22 @@ TEST_F(DirectoryTest, FindingNothingIsAnErrorThatNamesThePath) {
   EXPECT_THAT(
       FindCommitted(&files_, "/c/step-20-epoch-1-attempt-2").status().message(),
       HasSubstr("is not committed"));
+}
+
+TEST(PlantedLinkTest, LeftoversThatAreLinksStay) {
+  PosixFileSystem files;
+  std::string root = testing::TempDir() + "lockstep-link-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  const std::string link = root + "/c/removed-step-1-epoch-1-attempt-1";
+  ASSERT_TRUE(files.MakeDirectory(root + "/home").ok());
+  ASSERT_TRUE(files.MakeDirectory(root + "/c").ok());
+  ASSERT_TRUE(PublishFile(&files, root + "/home/a", "precious").ok());
+  ASSERT_EQ(symlink((root + "/home").c_str(), link.c_str()), 0);
+  const auto removed = RemoveLeftovers(&files, root + "/c");
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_EQ(*removed, 0);
+  EXPECT_EQ(ReadWhole(&files, root + "/home/a").value_or("(gone)"), "precious");
+  std::filesystem::remove_all(root);
 }
 
 TEST_F(DirectoryTest, AnAttemptIsMadeOnce) {
