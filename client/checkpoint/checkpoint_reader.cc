@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "base/text/nearest.h"
 #include "client/checkpoint/slice_runs.h"
 #include "client/checkpoint/verify.h"
@@ -133,13 +134,14 @@ absl::StatusOr<SafetensorsReader*> CheckpointReader::OpenFile(size_t file) {
   if (!manifest_.is_foreign) checks.expected = listed.hashes;
   auto reader =
       SafetensorsReader::Open(files_, PathOf(file), std::move(checks));
-  if (!reader.ok()) return reader.status();
-  absl::Status status =
-      CompareHeader(manifest_, listed.name, (*reader)->header());
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat(PathOf(file), ": ", status.message()));
+  // The manifest lists it, so the checkpoint is damaged.
+  if (absl::IsNotFound(reader.status())) {
+    return absl::DataLossError(reader.status().message());
   }
+  if (!reader.ok()) return reader.status();
+  absl::Status status = WithContext(
+      PathOf(file), CompareHeader(manifest_, listed.name, (*reader)->header()));
+  if (!status.ok()) return status;
   open_.emplace_front(file, *std::move(reader));
   return open_.front().second.get();
 }

@@ -115,6 +115,15 @@ absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
           absl::StrCat(given, " is not committed: it has no ", kManifestName));
     }
   }
+  // A copy under another name.
+  const auto text = ReadWhole(files, Join(given, kManifestName));
+  if (text.ok()) {
+    const auto manifest = ParseManifest(*text);
+    if (!manifest.ok()) return WithContext(given, manifest.status());
+    const CheckpointName name{manifest->step, manifest->epoch,
+                              manifest->attempt};
+    return {{AttemptFolder{name, given, true}}};
+  }
   for (const std::string& directory : {given, Join(given, kCheckpoints)}) {
     auto folders = ListAttempts(files, directory);
     if (absl::IsNotFound(folders.status()) && directory != given) break;
@@ -197,12 +206,19 @@ absl::StatusOr<int> RemoveLeftovers(FileSystem* files,
   return removed;
 }
 
+void MarkDamaged(FileSystem* files, std::vector<AttemptFolder>* folders) {
+  for (AttemptFolder& folder : *folders) {
+    folder.damaged = folder.committed && !ReadManifest(files, folder).ok();
+  }
+}
+
 std::vector<AttemptFolder> ToRemove(const std::vector<AttemptFolder>& folders,
                                     const Retention& retention) {
   std::vector<AttemptFolder> gone;
   int64_t newer = 0;  // committed ones
   for (size_t i = folders.size(); i-- > 0;) {
     const AttemptFolder& folder = folders[i];
+    if (folder.damaged) continue;
     if (!folder.committed) {
       if (newer > 0) gone.push_back(folder);
       continue;

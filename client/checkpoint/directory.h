@@ -43,6 +43,7 @@ struct AttemptFolder {
   CheckpointName id;
   std::string path;
   bool committed = false;  // has a manifest, which may be damaged
+  bool damaged = false;    // see MarkDamaged
 };
 
 // The attempts in `directory`, in rising order. Other names are left out.
@@ -81,6 +82,9 @@ absl::Status RemoveAttempt(FileSystem* files, const AttemptFolder& folder);
 absl::StatusOr<int> RemoveLeftovers(FileSystem* files,
                                     const std::string& directory);
 
+// Reads the manifests of committed attempts, and marks those that are damaged.
+void MarkDamaged(FileSystem* files, std::vector<AttemptFolder>* folders);
+
 struct Retention {
   int64_t keep_last = 1;   // the newest committed ones: at least 1
   int64_t keep_every = 0;  // and those whose step is a multiple; 0: none
@@ -88,7 +92,7 @@ struct Retention {
 
 // The attempts that may go: committed ones that are not kept, and those that
 // were given up, which are older than the newest committed one. Newer ones may
-// still be written. `folders`: rising.
+// still be written. Damaged ones neither count nor go. `folders`: rising.
 std::vector<AttemptFolder> ToRemove(const std::vector<AttemptFolder>& folders,
                                     const Retention& retention);
 

@@ -5,12 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/checkpoint/checkpoint_reader.h"
 
 namespace lockstep::checkpoint {
 namespace {
+
+constexpr char kCheckpointsName[] = "checkpoints";
+constexpr char kSlashCheckpoints[] = "/checkpoints";
 
 constexpr size_t kOpenFilesMax = 64;
 
@@ -92,7 +96,11 @@ absl::StatusOr<AttemptFolder> Import(FileSystem* files,
   absl::string_view above = directory;
   while (above.size() > 1 && absl::ConsumeSuffix(&above, "/")) {
   }
-  const std::string checkpoints = absl::StrCat(above, "/checkpoints");
+  // As for other commands, the folder may be named itself.
+  const bool is_named =
+      above == kCheckpointsName || absl::EndsWith(above, kSlashCheckpoints);
+  const std::string checkpoints =
+      is_named ? std::string(above) : absl::StrCat(above, kSlashCheckpoints);
   absl::Status status = MakeIfMissing(files, std::string(above));
   if (status.ok()) status = MakeIfMissing(files, checkpoints);
   if (!status.ok()) return status;

@@ -134,7 +134,8 @@ class Comparison {
 
   void AddWanted(const WantedTensor& tensor) {
     if (!IsSelected(tensor)) return;
-    wanted_.insert(tensor.name);
+    const auto [first, is_new] = wanted_.emplace(tensor.name, tensor.type);
+    if (!is_new && first->second == tensor.type) return;
     const auto found = stored_.find(tensor.name);
     if (found == stored_.end()) {
       missing_types_.emplace(tensor.name, tensor.type);
@@ -176,7 +177,7 @@ class Comparison {
   const LoadOptions& options_;
   Selection selection_;
   std::map<std::string, const ManifestTensor*> stored_;  // by the wanted name
-  std::set<std::string> wanted_;
+  std::map<std::string, TensorType> wanted_;
   std::map<std::string, TensorType> missing_types_;
   Faults missing_{"missing in the checkpoint", {}};
   Faults unexpected_{"unexpected", {}};

@@ -185,7 +185,7 @@ void GradientSync::Impl::CompareBeforeGather() {
     return;
   for (int p = 0; p < static_cast<int>(names_.size()); ++p) {
     if (digests_.contains(engine_->PlanIndexOf(p))) continue;
-    if (HasItsSliceAlone(p)) continue;
+    if (session_.state().loaded() || HasItsSliceAlone(p)) continue;
     const absl::Span<const std::byte> value = engine_->Value(p);
     CompareValue(p, value.data(), value.size()).IgnoreError();
   }

@@ -125,7 +125,18 @@ std::string Session::Impl::WhyDestroyed() const {
                  : "its session was destroyed";
 }
 
+void Session::Impl::SetBeforeLeave(std::function<void()> call) {
+  MutexLock lock(&mutex_);
+  before_leave_ = std::move(call);
+}
+
 absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
+  std::function<void()> before;
+  {
+    MutexLock lock(&mutex_);
+    before = before_leave_;
+  }
+  if (clean && before) before();
   groups_.Close();
   halos_.Close();
   bool too_late = false;

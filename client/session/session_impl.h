@@ -198,6 +198,8 @@ class Session::Impl {
   session::CheckpointChannel& checkpoints() { return checkpoints_; }
   // True for the first call: the checkpointer that uses the channel.
   bool TakeCheckpoints() { return !checkpoints_taken_.exchange(true); }
+  // Called by a clean Leave before the worker leaves; empty: nothing.
+  void SetBeforeLeave(std::function<void()> call);
 
   // --- Failures ---
 
@@ -299,6 +301,7 @@ class Session::Impl {
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
   bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> before_leave_ ABSL_GUARDED_BY(mutex_);
   // The epoch had ended before its last step when Leave was called.
   bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_CLIENT_SESSION_STATE_REGISTRY_H_
 #define LOCKSTEP_CLIENT_SESSION_STATE_REGISTRY_H_
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -59,6 +60,10 @@ class StateRegistry {
   // which this rank holds elements for which no memory is set.
   absl::StatusOr<RegisteredState> Registered() const;
 
+  // The state was loaded: memory beyond this rank's part is what it was.
+  void NoteLoaded() { loaded_ = true; }
+  bool loaded() const { return loaded_; }
+
  private:
   struct Entry {
     StateSpec spec;
@@ -67,6 +72,7 @@ class StateRegistry {
     bool holds = false;  // elements of it, once connected
   };
 
+  std::atomic<bool> loaded_{false};
   mutable Mutex mutex_;
   bool declared_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by StateId

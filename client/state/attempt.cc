@@ -176,9 +176,9 @@ void RemoveParts(FileSystem* files, const checkpoint::AttemptFolder& folder,
 absl::Status RemoveOld(FileSystem* files, const std::string& directory,
                        const CheckpointName& committed,
                        const checkpoint::Retention& retention) {
-  const auto attempts =
-      checkpoint::ListAttempts(files, CheckpointsIn(directory));
+  auto attempts = checkpoint::ListAttempts(files, CheckpointsIn(directory));
   if (!attempts.ok()) return attempts.status();
+  checkpoint::MarkDamaged(files, &*attempts);
   absl::Status first;
   for (const auto& folder : checkpoint::ToRemove(*attempts, retention)) {
     const bool in_progress =

@@ -53,9 +53,15 @@ class AsyncCheckpointer::Impl {
  public:
   static absl::StatusOr<std::unique_ptr<Impl>> Open(
       Session::Impl& session, const CheckpointerOptions& options) {
+    // A rank that is not connected takes part in nothing.
+    const auto registered = session.state().Registered();
+    if (absl::IsFailedPrecondition(registered.status())) {
+      return registered.status();
+    }
     if (!session.TakeCheckpoints()) {
       return absl::FailedPreconditionError(
-          "this session has an AsyncCheckpointer already, or had one");
+          "this session has an AsyncCheckpointer already, or had one, or could "
+          "not create one: join again for another");
     }
     auto device = session.transport().MakeDeviceContext();
     if (!device.ok()) return device.status();
@@ -73,15 +79,22 @@ class AsyncCheckpointer::Impl {
         ready);
     if (!saver.ok()) return saver.status();
     impl->saver_ = *std::move(saver);
+    // A save in progress needs this rank.
+    session.SetBeforeLeave([saver = std::weak_ptr<state::Saver>(impl->saver_)] {
+      if (const auto alive = saver.lock()) alive->AwaitOutcomes();
+    });
+    impl->session_ = &session;
     return impl;
   }
 
   state::Saver& saver() { return *saver_; }
+  Session::Impl& session() { return *session_; }
 
  private:
   PosixFileSystem files_;
   std::shared_ptr<transport::DeviceContext> device_;
-  std::unique_ptr<state::Saver> saver_;
+  std::shared_ptr<state::Saver> saver_;
+  Session::Impl* session_ = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<AsyncCheckpointer>> AsyncCheckpointer::Create(
@@ -113,7 +126,9 @@ std::optional<CheckpointName> AsyncCheckpointer::newest() const {
 
 absl::StatusOr<TrainingState> AsyncCheckpointer::Load(
     const LoadCheckpointOptions& options) {
-  return impl_->saver().Load(options);
+  auto training = impl_->saver().Load(options);
+  if (training.ok()) impl_->session().state().NoteLoaded();
+  return training;
 }
 
 SaveProgress AsyncCheckpointer::progress() const {

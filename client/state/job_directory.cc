@@ -87,13 +87,16 @@ absl::StatusOr<OpenedDirectory> OpenDirectory(FileSystem* files,
   }
   if (!lock.ok()) return lock.status();
   opened.lock = *std::move(lock);
-  const auto leftovers = checkpoint::RemoveLeftovers(files, folder);
-  if (!leftovers.ok()) return leftovers.status();
   status = RemoveOldNonces(files, folder);
   if (!status.ok()) return status;
   const auto attempts = checkpoint::ListAttempts(files, folder);
   if (!attempts.ok()) return attempts.status();
+  opened.not_removed = checkpoint::RemoveLeftovers(files, folder).status();
   for (const checkpoint::AttemptFolder& attempt : *attempts) {
+    // With the lock nobody writes it any more.
+    if (!attempt.committed) {
+      opened.not_removed.Update(checkpoint::RemoveAttempt(files, attempt));
+    }
     opened.found.first_attempt =
         std::max(opened.found.first_attempt, attempt.id.attempt + 1);
     if (attempt.committed) opened.found.newest = attempt.id;
@@ -111,6 +114,13 @@ absl::Status ReadNonce(FileSystem* files, const std::string& directory,
   if (*text == nonce) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(path, " has \"", *text, "\", rank 0 wrote \"", nonce, "\""));
+}
+
+absl::Status TryToWrite(FileSystem* files, const std::string& directory,
+                        const std::string& nonce, int rank) {
+  const std::string path = absl::StrCat(NoncePath(directory, nonce), "-", rank);
+  absl::Status status = files->Open(path, OpenMode::kCreate).status();
+  return status.ok() ? files->Remove(path) : status;
 }
 
 absl::Status RemoveNonce(FileSystem* files, const std::string& directory,

@@ -27,15 +27,24 @@ std::string CheckpointsIn(const std::string& directory);
 struct OpenedDirectory {
   std::unique_ptr<FileLock> lock;
   protocol::CheckpointDirectory found;
+  absl::Status not_removed;  // why something was left that could go
 };
 
+// Sent instead of a nonce by a rank 0 that could not open the directory.
+inline constexpr char kNoNonce[] = "00000000000000000000000000000000";
+
 // By rank 0: creates DIR and its checkpoints, locks it for `holder`, removes
-// what interrupted removals and openings left, and writes the nonce durably.
+// saves that were given up and what interrupted removals and openings left, and
+// writes the nonce durably.
 // FailedPrecondition if another job uses DIR, with its holder.
 absl::StatusOr<OpenedDirectory> OpenDirectory(FileSystem* files,
                                               const std::string& directory,
                                               const std::string& nonce,
                                               absl::string_view holder);
+
+// Writes a file in the directory and removes it.
+absl::Status TryToWrite(FileSystem* files, const std::string& directory,
+                        const std::string& nonce, int rank);
 
 // By every rank: OK if this is the directory that rank 0 has opened. One
 // attempt: file systems may show a new file late.

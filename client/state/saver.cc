@@ -77,20 +77,28 @@ void Saver::OpenAsRankZero(const absl::Status& ready) {
   report_.access = opened.status();
   if (opened.ok()) {
     lock_ = std::move(opened->lock);
+    if (!opened->not_removed.ok()) {
+      Warn(std::string(opened->not_removed.message()));
+    }
     report_.directory = std::move(opened->found);
   } else {
     // The other ranks must not wait for it.
-    report_.directory = {.path = options_.directory, .nonce = nonce};
+    report_.directory = {.path = options_.directory, .nonce = kNoNonce};
   }
   context_.channel->Report(report_);
 }
 
 absl::Status Saver::AwaitNonce(const protocol::CheckpointDirectory& found) {
+  if (found.nonce == kNoNonce) return absl::OkStatus();  // rank 0 says why
   const Deadline deadline(options_.nonce_patience);
   while (true) {
     absl::Status status =
         ReadNonce(context_.files, options_.directory, found.nonce);
-    if (status.ok() || deadline.Passed()) {
+    if (status.ok()) {
+      return TryToWrite(context_.files, options_.directory, found.nonce,
+                        job_.rank);
+    }
+    if (deadline.Passed()) {
       return WithContext(
           absl::StrCat("this rank does not see the directory that rank 0 "
                        "has opened as ",
@@ -193,6 +201,11 @@ absl::Status Saver::Wait() {
   return std::exchange(unreturned_, absl::OkStatus());
 }
 
+void Saver::AwaitOutcomes() {
+  MutexLock lock(&mutex_);
+  AwaitIdle();
+}
+
 std::optional<CheckpointName> Saver::newest() const {
   MutexLock lock(&mutex_);
   return newest_;
@@ -257,7 +270,7 @@ void Saver::Run() {
 
 absl::Status Saver::Perform(const SaveTask& task, bool* decided) {
   report_.save = CheckpointSave{.number = task.number,
-                                .step = task.attempt.step,
+                                .step = std::max<int64_t>(task.attempt.step, 0),
                                 .stage = CheckpointSave::Stage::kWriting,
                                 .bytes_total = snapshot_.bytes()};
   if (task.refused.ok()) context_.channel->Report(report_);

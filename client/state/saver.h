@@ -69,6 +69,8 @@ class Saver {
   // `stream`: null for none.
   absl::Status Save(const TrainingState& training, Stream* stream);
   absl::Status Wait();
+  // Blocks as Wait does; Wait or Save still returns the error.
+  void AwaitOutcomes();
   std::optional<CheckpointName> newest() const;
   absl::StatusOr<TrainingState> Load(const LoadCheckpointOptions& options);
   SaveProgress progress() const;

@@ -189,8 +189,15 @@ int CheckpointPrune(const std::string& path, const PruneOptions& options) {
     return Refuse(absl::InvalidArgumentError(absl::StrCat(
         path, " is one checkpoint: prune takes the directory that it is in")));
   }
-  const auto folders = checkpoint::ListAttempts(&files, directory);
+  auto folders = checkpoint::ListAttempts(&files, directory);
   if (!folders.ok()) return Refuse(folders.status());
+  checkpoint::MarkDamaged(&files, &*folders);
+  for (const AttemptFolder& folder : *folders) {
+    if (!folder.damaged) continue;
+    absl::FPrintF(stderr,
+                  "lockstepctl: %s is damaged: it stays, and does not count\n",
+                  Printable(folder.path));
+  }
   const auto gone = checkpoint::ToRemove(*folders, options.retention);
   for (const AttemptFolder& folder : gone) {
     if (!options.dry_run) {

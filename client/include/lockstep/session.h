@@ -195,7 +195,8 @@ class LOCKSTEP_EXPORT Session {
   void ReportFailure(const std::string& call, const absl::Status& failure);
 
   // Leaves the job after the last step. If the epoch has ended before, returns
-  // the cause, as status() does. Waits at most 2 s for the coordinator:
+  // the cause, as status() does. Waits for a save of the AsyncCheckpointer that
+  // is in progress, and then at most 2 s for the coordinator:
   // Unavailable if it did not answer (the worker has left nevertheless).
   absl::Status Leave();
 

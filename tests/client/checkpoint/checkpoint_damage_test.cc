@@ -93,7 +93,7 @@ TEST_F(CheckpointDamageTest, ATruncatedOrMissingFileIsNamedWithTheTensor) {
   }
   ASSERT_TRUE(memory_.Remove(kRank1).ok());
   const absl::Status missing = ReadStatus(tensors_[1], HashCheck::kFull);
-  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(missing.message()),
               AllOf(HasSubstr(kRank1), HasSubstr("tensor \"b\"")));
 }

@@ -149,6 +149,28 @@ TEST(PlantedLinkTest, LeftoversThatAreLinksStay) {
   std::filesystem::remove_all(root);
 }
 
+TEST_F(DirectoryTest, DamagedCheckpointsNeitherCountNorGo) {
+  for (int64_t attempt : {1, 2, 3}) {
+    ASSERT_EQ(Save(&files_, {attempt, 1, attempt}), absl::OkStatus());
+  }
+  const std::string manifest = "/c/step-3-epoch-1-attempt-3/MANIFEST.json";
+  ASSERT_TRUE(ReplaceFile(&files_, manifest, "{").ok());
+  auto folders = ListAttempts(&files_, kDirectory).value();
+  MarkDamaged(&files_, &folders);
+  EXPECT_THAT(Paths(ToRemove(folders, {.keep_last = 1})),
+              ElementsAre("/c/step-1-epoch-1-attempt-1"));
+}
+
+TEST_F(DirectoryTest, ACopyUnderAnotherNameIsACheckpoint) {
+  ASSERT_EQ(Save(&files_, {20, 3, 1}), absl::OkStatus());
+  ASSERT_TRUE(files_.Rename("/c/step-20-epoch-3-attempt-1", "/best").ok());
+  const auto found = FindCommitted(&files_, "/best");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(Paths(*found), ElementsAre("/best"));
+  EXPECT_EQ(found->front().id, (CheckpointName{20, 3, 1}));
+  EXPECT_TRUE(ReadManifest(&files_, found->front()).ok());
+}
+
 TEST_F(DirectoryTest, AnAttemptIsMadeOnce) {
   ASSERT_TRUE(CreateAttempt(&files_, kDirectory, {20, 1, 1}).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(

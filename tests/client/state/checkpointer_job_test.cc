@@ -101,6 +101,25 @@ class CheckpointerJobTest : public InprocJobFixture {
   const std::string directory_;
 };
 
+TEST_F(CheckpointerJobTest, LeavingWaitsForTheSaveInProgress) {
+  JoinAll();
+  ForAll([this](Session& session) {
+    TrainedRank rank(session);
+    const CheckpointerOptions options{.directory = directory_};
+    EXPECT_TRUE(absl::IsFailedPrecondition(
+        AsyncCheckpointer::Create(session, options).status()));
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    auto made = AsyncCheckpointer::Create(session, options);
+    ASSERT_TRUE(made.ok()) << made.status();
+    rank.Set(10);
+    ASSERT_EQ((*made)->Save({.step = 10}), absl::OkStatus());
+    EXPECT_EQ(session.Leave(), absl::OkStatus());
+    ASSERT_TRUE((*made)->newest().has_value());
+    EXPECT_EQ((*made)->newest()->step, 10);
+    EXPECT_EQ((*made)->Wait(), absl::OkStatus());
+  });
+}
+
 TEST_F(CheckpointerJobTest, ALaterJobGoesOnFromTheNewestCheckpoint) {
   JoinAll();
   ForAll([this](Session& session) {

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "client/session/checkpoint_channel.h"
+#include "gtest/gtest.h"
 
 namespace lockstep::state {
 
@@ -73,6 +74,10 @@ class FakeCoordinator {
    public:
     Channel(FakeCoordinator* owner, int rank) : owner_(owner), rank_(rank) {}
     void Report(const protocol::CheckpointReport& report) override {
+      // The wire has no other: the session would end.
+      if (report.save.has_value()) {
+        EXPECT_GE(report.save->step, 0);
+      }
       MutexLock lock(&owner_->mutex_);
       ++owner_->count_;
       owner_->reports_[static_cast<size_t>(rank_)] = report;

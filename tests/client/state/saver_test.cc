@@ -127,6 +127,47 @@ TEST_F(SaverTest, ASecondSaveWaitsForTheFirst) {
                                          "step-2-epoch-1-attempt-2"));
 }
 
+TEST_F(SaverTest, GoesOnFromWhatWasSavedLastWhateverItsStep) {
+  {
+    auto job = Opened(2);
+    for (int64_t step : {10, 30}) {
+      ASSERT_THAT(job->Save(step), Each(absl::OkStatus()));
+    }
+    ASSERT_TRUE(job->saver(0).Load({.step = 10}).ok());
+    ASSERT_THAT(job->Save(15), Each(absl::OkStatus()));
+    EXPECT_EQ(job->saver(1).newest()->step, 15);
+    EXPECT_THAT(Checkpoints(), ElementsAre("lock", "step-15-epoch-1-attempt-3",
+                                           "step-30-epoch-1-attempt-2"));
+  }
+  auto later = Opened(3, 2);
+  EXPECT_EQ(later->saver(2).newest()->step, 15);
+}
+
+TEST_F(SaverTest, OpeningRemovesSavesThatWereGivenUp) {
+  {
+    auto job = Opened(2);
+    ASSERT_THAT(job->Save(10), Each(absl::OkStatus()));
+  }
+  const std::string torn =
+      std::string(kDirectory) + "/checkpoints/step-20-epoch-1-attempt-2";
+  ASSERT_TRUE(files_.MakeDirectory(torn).ok());
+  ASSERT_TRUE(PublishFile(&files_, torn + "/rank-0.safetensors", "torn").ok());
+  auto job = Opened(2, 2);
+  EXPECT_THAT(Checkpoints(), ElementsAre("lock", "step-10-epoch-1-attempt-1"));
+  // The number of the torn one is not used again.
+  ASSERT_THAT(job->Save(20), Each(absl::OkStatus()));
+  EXPECT_EQ(job->saver(0).newest(), (CheckpointName{20, 2, 3}));
+}
+
+TEST_F(SaverTest, AStepThatIsRefusedIsNotReported) {
+  auto job = Opened(2);
+  EXPECT_THAT(job->OnAll([&](int rank) {
+    return job->saver(rank).Save({.step = -5}, nullptr);
+  }),
+              Each(::testing::Truly(absl::IsInvalidArgument)));
+  ASSERT_THAT(job->Save(10), Each(absl::OkStatus()));
+}
+
 TEST_F(SaverTest, KeepsWhatTheRetentionSays) {
   SaverOptions options = InMemory();
   options.retention = {.keep_last = 1, .keep_every = 20};
