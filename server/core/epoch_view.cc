@@ -71,11 +71,14 @@ void Epoch::NameLate(EpochContext& context) {
 
 std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
   const absl::Time now = context.now();
-  std::vector<int> stuck;
-  for (const int rank : steps_.progress().TakeDue(now)) {
-    if (progress().IsStuck(rank, now)) stuck.push_back(rank);
-  }
-  if (stuck.empty() || AllWaitForPlan()) return std::nullopt;
+  const std::vector<int> due = steps_.progress().TakeDue(now);
+  const bool any_is_stuck = std::any_of(
+      due.begin(), due.end(),
+      [&](int rank) { return progress().IsStuck(rank, now); });
+  if (!any_is_stuck || AllWaitForPlan()) return std::nullopt;
+  // Also those that were due before, and were not at fault then: the last one
+  // to be stuck may show that an earlier one is.
+  const std::vector<int> stuck = StuckRanks(now);
   // A rank that a broken link blocks is not at fault.
   if (departures_.has_accusations()) return std::nullopt;
 
@@ -106,6 +109,14 @@ std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
                   std::move(evicted)};
 }
 
+std::vector<int> Epoch::StuckRanks(absl::Time now) const {
+  std::vector<int> stuck;
+  for (int rank = 0; rank < members_.size(); ++rank) {
+    if (progress().IsStuck(rank, now)) stuck.push_back(rank);
+  }
+  return stuck;
+}
+
 // Another rank's verdict may wait for the rank that waits for this one's part.
 bool Epoch::BlocksSave(int rank, const std::vector<int>& stuck) const {
   return !checkpoints_.Lack(rank).empty() &&
@@ -129,7 +140,8 @@ bool Epoch::IsLate(int rank, const Waits& waits, absl::Time now) const {
   const RankProgress& standing = progress().of(rank);
   return waiting && now - waiting->since >= StragglerTracker::kReportAfter &&
          !steps_.lags().HasArrived(rank) && standing.present &&
-         standing.busy_until <= now && !waits.Any(rank) && waits.Needed(rank);
+         standing.busy_until <= now && !waits.Any(rank) &&
+         !checkpoints_.Awaits(rank) && waits.Needed(rank);
 }
 
 std::string Epoch::BlameSentence(int rank, const Waits& waits,
@@ -241,14 +253,16 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
   }
   int stalled = 0;
   const Waits waits = WhoWaits();
+  const std::vector<int> stuck = StuckRanks(now);
   for (int rank = 0; rank < members_.size(); ++rank) {
     for (const int other : waits.For(rank, kWaitsShown)) {
       view->waits.push_back({.waiter = members_.NameAt(rank),
                              .waited_for = members_.NameAt(other),
                              .why = Behind(other, waits)});
     }
-    const bool is_stuck = progress().IsStuck(rank, now) && !waits.Any(rank) &&
-                          !checkpoints_.Awaits(rank) && !AllWaitForPlan();
+    const bool waits_for_others = waits.Any(rank) || checkpoints_.Awaits(rank);
+    const bool is_stuck = progress().IsStuck(rank, now) && !AllWaitForPlan() &&
+                          (!waits_for_others || BlocksSave(rank, stuck));
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {
       view->stalls.push_back(BlameSentence(rank, waits, now));

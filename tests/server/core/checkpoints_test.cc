@@ -355,6 +355,23 @@ TEST_F(CheckpointsTest, AWriterIsAtFaultThoughItWaitsInAVerdict) {
                                       HasSubstr("has not written its part"))));
 }
 
+// Rank 1 was found to wait before the others were: they wait for its save.
+TEST_F(CheckpointsTest, WhoNeverSavesIsAtFaultWheneverItIsDue) {
+  ranks_.Open();
+  fixture_.Says(2, Stands(21, protocol::Phase::kVerdict));
+  fixture_.WaitWithHeartbeats(7, {1, 2, 3});
+  ranks_.Wrote(0, 1, 20);
+  ranks_.Wrote(2, 1, 20);
+  fixture_.Says(1, Stands(20, protocol::Phase::kIdle));
+  fixture_.Says(3, Stands(21, protocol::Phase::kVerdict));
+  fixture_.WaitWithHeartbeats(31, {1, 2, 3});
+  EXPECT_THAT(LinesOf(fixture_),
+              testing::Contains(AllOf(HasSubstr("w-2 (rank 1"),
+                                      HasSubstr("has not written its part"))));
+  ASSERT_EQ(fixture_.View().stalls.size(), 1u);
+  EXPECT_THAT(fixture_.View().stalls[0], HasSubstr("w-2 (rank 1"));
+}
+
 // --- The view ---------------------------------------------------------------
 
 TEST_F(CheckpointsTest, TheViewHasTheSaveInProgressAndTheLastOnes) {
