@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "base/text/nearest.h"
@@ -15,6 +16,7 @@ namespace lockstep::checkpoint {
 namespace {
 
 absl::Status WithTensorName(absl::string_view name, const absl::Status& error) {
+  if (absl::StartsWith(error.message(), TensorText(name))) return error;
   return absl::Status(error.code(),
                       absl::StrCat(TensorText(name), ": ", error.message()));
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "client/checkpoint/safetensors_reader.h"
@@ -24,6 +25,13 @@ absl::StatusOr<ForeignCheckpoint> ReadPlainFile(FileSystem* files,
   manifest.job = "imported";
   manifest.mesh = {{{"data", 1}}};
   manifest.training.metadata = (*reader)->header().metadata;
+  // As Consolidate writes it; other programs may write any text.
+  const auto step = manifest.training.metadata.find("step");
+  int64_t number = 0;
+  if (step != manifest.training.metadata.end() &&
+      absl::SimpleAtoi(step->second, &number) && number >= 0) {
+    manifest.training.step = number;
+  }
   manifest.files = {{.name = name}};
   for (const StoredTensor& tensor : (*reader)->header().tensors) {
     ManifestTensor& listed = manifest.tensors.emplace_back();

@@ -11,7 +11,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr size_t kNamedMax = 3;  // blocks and tensors in a message
+constexpr size_t kBlocksNamed = 3;
+constexpr size_t kTensorsNamed = 16;  // of a block
 
 struct OpenedHeader {
   SafetensorsHeader header;
@@ -92,7 +93,7 @@ std::string SafetensorsReader::ContentsOf(uint64_t begin, uint64_t end) const {
     const bool is_in = data_begin_ + tensor.begin < end &&
                        begin < data_begin_ + tensor.end && tensor.bytes() > 0;
     if (!is_in) continue;
-    if (contents.size() < kNamedMax) {
+    if (contents.size() < kTensorsNamed) {
       contents.push_back(TensorText(tensor.name));
     } else {
       ++more;
@@ -107,14 +108,14 @@ absl::Status SafetensorsReader::VerifyAll() {
   if (!bad.ok()) return WithContext(path_, bad.status());
   if (bad->empty()) return absl::OkStatus();
   std::vector<std::string> texts;
-  for (size_t i = 0; i < std::min(bad->size(), kNamedMax); ++i) {
+  for (size_t i = 0; i < std::min(bad->size(), kBlocksNamed); ++i) {
     const BadBlock& block = (*bad)[i];
     texts.push_back(absl::StrCat(block.text, ", with ",
                                  ContentsOf(block.begin, block.end)));
   }
-  if (bad->size() > kNamedMax) {
+  if (bad->size() > kBlocksNamed) {
     texts.push_back(
-        absl::StrCat(bad->size() - kNamedMax, " more blocks are wrong"));
+        absl::StrCat(bad->size() - kBlocksNamed, " more blocks are wrong"));
   }
   return absl::DataLossError(
       absl::StrCat(path_, ": ", absl::StrJoin(texts, "; ")));

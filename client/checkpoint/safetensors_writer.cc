@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 
@@ -67,6 +68,7 @@ class HashedFile {
 };
 
 absl::Status WithTensor(absl::string_view name, const absl::Status& error) {
+  if (absl::StartsWith(error.message(), TensorText(name))) return error;
   return absl::Status(error.code(),
                       absl::StrCat(TensorText(name), ": ", error.message()));
 }

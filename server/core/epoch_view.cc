@@ -72,9 +72,9 @@ void Epoch::NameLate(EpochContext& context) {
 std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
   const absl::Time now = context.now();
   const std::vector<int> due = steps_.progress().TakeDue(now);
-  const bool any_is_stuck = std::any_of(
-      due.begin(), due.end(),
-      [&](int rank) { return progress().IsStuck(rank, now); });
+  const bool any_is_stuck = std::any_of(due.begin(), due.end(), [&](int rank) {
+    return progress().IsStuck(rank, now);
+  });
   if (!any_is_stuck || AllWaitForPlan()) return std::nullopt;
   // Also those that were due before, and were not at fault then: the last one
   // to be stuck may show that an earlier one is.

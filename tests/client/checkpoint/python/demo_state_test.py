@@ -115,6 +115,9 @@ class DemoStateTest(unittest.TestCase):
             self.assertEqual(velocity.dtype, numpy.float64)
             self.assertTrue(numpy.abs(velocity).max() > 0)
         self.assertTrue(tensors)
+        run("lockstepctl", "checkpoint", "import", target, self.state.parent / "other")
+        imported = Path(self.state.parent, "other", "checkpoints").glob("step-*")
+        self.assertEqual([f.name for f in imported], [f"step-{STEPS}-epoch-0-attempt-1"])
         self.assertTrue(all(t.dtype == numpy.float64 for t in tensors.values()), tensors.keys())
 
     def test_refuses_what_does_not_fit(self):
