@@ -30,7 +30,7 @@ absl::StatusOr<ForeignCheckpoint> ReadPlainFile(FileSystem* files,
   int64_t number = 0;
   if (step != manifest.training.metadata.end() &&
       absl::SimpleAtoi(step->second, &number) && number >= 0) {
-    manifest.training.step = number;
+    manifest.step = manifest.training.step = number;
   }
   manifest.files = {{.name = name}};
   for (const StoredTensor& tensor : (*reader)->header().tensors) {
