@@ -135,7 +135,9 @@ class DemoStateTest(unittest.TestCase):
     def test_a_flipped_byte_is_found(self):
         self.kill()
         run("lockstepctl", "checkpoint", "verify", self.state)
-        file = sorted(Path(self.state, "checkpoints").glob("step-*/rank-1*.safetensors"))[-1]
+        committed = Path(self.state, "checkpoints").glob("step-*/MANIFEST.json")
+        newest = max(committed, key=lambda path: int(path.parent.name.split("-")[-1])).parent
+        file = newest / "rank-1.safetensors"
         data = bytearray(file.read_bytes())
         data[-3] ^= 4
         file.write_bytes(data)
