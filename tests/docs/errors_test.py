@@ -26,6 +26,10 @@ MADE_ELSEWHERE = {
         "INVALID_ARGUMENT", "plan/state/state.cc", "absl::Status Invalid("),
     "different slices that overlap": (
         "INVALID_ARGUMENT", "plan/state/state.cc", "absl::Status Invalid("),
+    "another job uses": (
+        "FAILED_PRECONDITION", "client/state/saver.cc", "FailedPreconditionError(faults"),
+    "this rank does not see the directory": (
+        "FAILED_PRECONDITION", "client/state/saver.cc", "FailedPreconditionError(faults"),
     "kernel, for the first": ("INTERNAL", "client/transport/nccl/gpu_status.cc", "Internal"),
 }
 
