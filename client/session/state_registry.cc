@@ -82,24 +82,33 @@ absl::Status StateRegistry::Connect(const plan::Plan& plan, int rank) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RegisteredState> StateRegistry::Registered() const {
+absl::StatusOr<RegisteredState> StateRegistry::Agreed() const {
   MutexLock lock(&mutex_);
   if (tensors_ == nullptr) {
     return absl::FailedPreconditionError(
         "state is agreed on by GradientSync::Seal or Session::Connect, which "
         "was not called or has failed");
   }
-  RegisteredState registered{.tensors = tensors_};
-  registered.memory.resize(tensors_->size(), nullptr);
+  RegisteredState agreed{.tensors = tensors_};
+  agreed.memory.resize(tensors_->size(), nullptr);
+  for (const Entry& entry : entries_) {
+    if (entry.holds) agreed.memory[entry.tensor] = entry.data;
+  }
+  return agreed;
+}
+
+absl::StatusOr<RegisteredState> StateRegistry::Registered() const {
+  auto agreed = Agreed();
+  if (!agreed.ok()) return agreed;
+  MutexLock lock(&mutex_);
   std::string without;
   size_t count = 0;
   for (const Entry& entry : entries_) {
-    if (!entry.holds) continue;
-    registered.memory[entry.tensor] = entry.data;
-    if (entry.data != nullptr || ++count > kNamedMax) continue;
+    if (!entry.holds || agreed->memory[entry.tensor] != nullptr) continue;
+    if (++count > kNamedMax) continue;
     absl::StrAppend(&without, count > 1 ? ", \"" : "\"", entry.spec.name, "\"");
   }
-  if (count == 0) return registered;
+  if (count == 0) return agreed;
   if (count > kNamedMax) {
     absl::StrAppend(&without, " and ", count - kNamedMax, " more");
   }

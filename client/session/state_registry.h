@@ -59,6 +59,8 @@ class StateRegistry {
   // FailedPrecondition before Connect. InvalidArgument names the tensors of
   // which this rank holds elements for which no memory is set.
   absl::StatusOr<RegisteredState> Registered() const;
+  // As Registered, but with null for memory that is not set.
+  absl::StatusOr<RegisteredState> Agreed() const;
 
   // The state was loaded: memory beyond this rank's part is what it was.
   void NoteLoaded() { loaded_ = true; }

@@ -10,6 +10,7 @@
 #include "base/text/rank_list.h"
 #include "client/checkpoint/content_hash.h"
 #include "client/checkpoint/safetensors.h"
+#include "client/state/missing_memory.h"
 
 namespace lockstep::state {
 namespace {
@@ -43,7 +44,7 @@ class RecoveryRun {
         options_(options) {}
 
   absl::Status Run() {
-    absl::Status status = CheckMemory();
+    absl::Status status = Agree();
     if (!status.ok()) return status;
     std::vector<ChunkTransfer> pass;
     for (const size_t index : InTurns()) pass.push_back(TransferOf(index, 0));
@@ -112,7 +113,8 @@ class RecoveryRun {
     return transfer;
   }
 
-  absl::Status CheckMemory() const {
+  // The number of the first tensor of which this rank lacks memory; 0: none.
+  uint64_t Missing() const {
     for (const RecoveryChunk& chunk : plan_.chunks) {
       const std::vector<int>& holders = HoldersOf(chunk);
       const bool takes_part =
@@ -122,11 +124,40 @@ class RecoveryRun {
       if (!takes_part || (t < memory_.size() && memory_[t] != nullptr)) {
         continue;
       }
-      return absl::InvalidArgumentError(
-          absl::StrCat(checkpoint::TensorText(TensorOf(chunk).name),
-                       " of rank ", comm_.rank(), " has no memory"));
+      return MissingMemory(t, comm_.rank());
     }
-    return absl::OkStatus();
+    return 0;
+  }
+
+  uint64_t PlanDigest() const {
+    std::vector<int64_t> fields;
+    for (const RecoveryChunk& chunk : plan_.chunks) {
+      fields.insert(fields.end(), {chunk.tensor, chunk.offset, chunk.count,
+                                   chunk.from, chunk.to, chunk.holders_of});
+    }
+    for (const std::vector<int>& holders : plan_.holders) {
+      fields.insert(fields.end(), holders.begin(), holders.end());
+      fields.push_back(-1);
+    }
+    return checkpoint::HashBlock({reinterpret_cast<const char*>(fields.data()),
+                                  fields.size() * sizeof(int64_t)});
+  }
+
+  // All ranks have the same plan, and the memory for it. The same on all ranks.
+  absl::Status Agree() {
+    const uint64_t digest = PlanDigest();
+    // The largest digest, and the complement of the smallest.
+    uint64_t words[3] = {digest, ~digest, Missing()};
+    absl::Status status =
+        comm_.AllReduce(words, words, 3, DType::kU64, ReduceOp::kMax, stream_);
+    status.Update(stream_.Synchronize());
+    status.Update(comm_.status());
+    if (!status.ok()) return status;
+    if (words[0] != ~words[1]) {
+      return absl::InvalidArgumentError(
+          "the ranks recover state with different newcomers, or other plans");
+    }
+    return MissingMemoryError(words[2], tensors_);
   }
 
   // The transfers of a window, from `begin` on. All ranks divide alike.

@@ -40,8 +40,8 @@ struct RecoveryOptions {
 // each tensor, and nullptr where it holds no elements. After OK the newcomers'
 // memory has what the plan says; all ranks return the same.
 //
-// InvalidArgument: this rank sends or receives without memory; nothing was
-// enqueued then, and the other ranks wait until the communicator is aborted.
+// InvalidArgument: a rank, which is named, sends or receives without memory, or
+// the ranks have different plans; nothing was sent then.
 // DataLoss: chunks that no two holders agree on; each is named with its tensor,
 // newcomer and holders. The newcomer's memory of it is undefined. Else the
 // errors of `comm`.

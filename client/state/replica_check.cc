@@ -9,6 +9,7 @@
 #include "base/text/rank_list.h"
 #include "client/checkpoint/content_hash.h"
 #include "client/checkpoint/safetensors.h"
+#include "client/state/missing_memory.h"
 #include "plan/state/ranges.h"
 
 namespace lockstep::state {
@@ -51,21 +52,9 @@ bool ReplicaCheck::IsHeld(const Replicated& replicated, int rank) const {
                             rank);
 }
 
-absl::Status ReplicaCheck::CheckArguments(const Communicator& comm) const {
-  if (comm.size() != ranks_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("replicas of ", ranks_,
-                     " ranks cannot be compared by a group of ", comm.size()));
-  }
-  for (const Replicated& replicated : replicated_) {
-    const auto t = static_cast<size_t>(replicated.tensor);
-    if (!IsHeld(replicated, comm.rank())) continue;
-    if (t < memory_.size() && memory_[t] != nullptr) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint::TensorText(tensors_[t].name), " of rank ",
-                     comm.rank(), " has no memory"));
-  }
-  return absl::OkStatus();
+bool ReplicaCheck::HasMemory(const Replicated& replicated) const {
+  const auto t = static_cast<size_t>(replicated.tensor);
+  return t < memory_.size() && memory_[t] != nullptr;
 }
 
 uint64_t ReplicaCheck::HashOf(const Replicated& replicated) const {
@@ -98,22 +87,34 @@ ReplicaFault ReplicaCheck::FaultOf(const Replicated& replicated,
 
 absl::StatusOr<ReplicaReport> ReplicaCheck::Compare(Communicator& comm,
                                                     Stream& stream) {
-  absl::Status status = CheckArguments(comm);
-  if (!status.ok()) return status;
+  if (comm.size() != ranks_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("replicas of ", ranks_,
+                     " ranks cannot be compared by a group of ", comm.size()));
+  }
   ReplicaReport report;
   if (replicated_.empty()) return report;
   // The largest hash, and the complement of the smallest. 0 changes neither.
+  // Then the memory that a rank lacks.
   const size_t count = replicated_.size();
-  std::vector<uint64_t> own(count), extremes(2 * count);
+  std::vector<uint64_t> own(count), extremes(2 * count + 1);
+  uint64_t& missing = extremes.back();
   for (size_t i = 0; i < count; ++i) {
     if (!IsHeld(replicated_[i], comm.rank())) continue;
+    if (!HasMemory(replicated_[i])) {
+      const auto tensor = static_cast<size_t>(replicated_[i].tensor);
+      missing = std::max(missing, MissingMemory(tensor, comm.rank()));
+      continue;
+    }
     own[i] = HashOf(replicated_[i]);
     extremes[i] = own[i];
     extremes[count + i] = ~own[i];
   }
-  status = comm.AllReduce(extremes.data(), extremes.data(), extremes.size(),
-                          DType::kU64, ReduceOp::kMax, stream);
+  absl::Status status =
+      comm.AllReduce(extremes.data(), extremes.data(), extremes.size(),
+                     DType::kU64, ReduceOp::kMax, stream);
   if (status.ok()) status = Finished(comm, stream);
+  if (status.ok()) status = MissingMemoryError(missing, tensors_);
   if (!status.ok()) return status;
   std::vector<size_t> different;
   for (size_t i = 0; i < count; ++i) {
@@ -142,9 +143,7 @@ absl::StatusOr<ReplicaReport> ReplicaCheck::Compare(Communicator& comm,
   return report;
 }
 
-absl::Status ReplicaCheck::CheckAt(int64_t step, int64_t every,
-                                   Communicator& comm, Stream& stream) {
-  if (step % every != 0) return absl::OkStatus();
+absl::Status ReplicaCheck::Check(Communicator& comm, Stream& stream) {
   const absl::StatusOr<ReplicaReport> report = Compare(comm, stream);
   if (!report.ok()) return report.status();
   if (report->faults.empty()) return absl::OkStatus();
@@ -155,9 +154,8 @@ absl::Status ReplicaCheck::CheckAt(int64_t step, int64_t every,
   if (report->faults_more > 0) {
     texts.push_back(absl::StrCat(report->faults_more, " more"));
   }
-  return absl::DataLossError(
-      absl::StrCat("replicas of the state differ at step ", step, ": ",
-                   absl::StrJoin(texts, "; ")));
+  return absl::DataLossError(absl::StrCat("replicas of the state differ: ",
+                                          absl::StrJoin(texts, "; ")));
 }
 
 }  // namespace lockstep::state

@@ -58,14 +58,14 @@ class ReplicaCheck {
                std::vector<const void*> memory);
 
   // Called by all ranks of the mesh, which are those of `comm`. All get the
-  // same report. InvalidArgument if the communicator has another size, or
-  // memory is missing: nothing was enqueued then. Else the errors of `comm`.
+  // same report. InvalidArgument if the communicator has another size (nothing
+  // was enqueued then), or names a rank that lacks memory, on all ranks. Else
+  // the errors of `comm`.
   absl::StatusOr<ReplicaReport> Compare(Communicator& comm, Stream& stream);
 
-  // Compares if `step` is a multiple of `every`, which is at least 1. DataLoss
-  // names each tensor, its elements, and the ranks; else the errors of Compare.
-  absl::Status CheckAt(int64_t step, int64_t every, Communicator& comm,
-                       Stream& stream);
+  // DataLoss names each tensor that differs, its elements, and the ranks; else
+  // the errors of Compare.
+  absl::Status Check(Communicator& comm, Stream& stream);
 
  private:
   // Elements that several ranks hold.
@@ -76,8 +76,8 @@ class ReplicaCheck {
     std::vector<int> ranks;
   };
 
-  absl::Status CheckArguments(const Communicator& comm) const;
   bool IsHeld(const Replicated& replicated, int rank) const;
+  bool HasMemory(const Replicated& replicated) const;
   uint64_t HashOf(const Replicated& replicated) const;
   ReplicaFault FaultOf(const Replicated& replicated,
                        const uint64_t* hash_by_rank) const;

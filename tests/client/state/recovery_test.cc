@@ -214,18 +214,39 @@ TEST(RecoverErrorTest, AnAbortedGroupEndsAllRanks) {
   for (const int rank : {0, 2}) EXPECT_FALSE(statuses[rank].ok()) << rank;
 }
 
-TEST(RecoverErrorTest, MissingMemoryIsNamed) {
-  ReplicatedState state = TwoTensors(2);
-  ConnectedRanks ranks(HostTransport::kInproc, 2);
-  const plan::RecoveryPlan plan = PlanOf(state, {0}, {1}, 1000);
-  std::vector<void*> memory = state.MemoryOf<void*>(1);
-  memory[1] = nullptr;
-  HostStream stream("recover");
-  const absl::Status refused =
-      Recover(state.tensors(), plan, memory, ranks.at(1), stream);
-  EXPECT_TRUE(absl::IsInvalidArgument(refused));
-  EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("tensor \"b\" of rank 1 has no memory"));
+// Also on ranks that neither send nor receive: nobody waits.
+TEST(RecoverErrorTest, MissingMemoryIsNamedOnAllRanks) {
+  ReplicatedState state = TwoTensors(4);
+  ConnectedRanks ranks(HostTransport::kInproc, 4);
+  const plan::RecoveryPlan plan = PlanOf(state, {0}, {1, 2}, 1000);
+  std::vector<absl::Status> statuses(4);
+  ranks.OnEach([&](int rank) {
+    std::vector<void*> memory = state.MemoryOf<void*>(rank);
+    if (rank > 0) memory[1] = nullptr;
+    HostStream stream("recover");
+    statuses[rank] =
+        Recover(state.tensors(), plan, memory, ranks.at(rank), stream);
+  });
+  EXPECT_THAT(
+      statuses,
+      Each(absl::InvalidArgumentError("tensor \"b\" of rank 1 has no memory")));
+}
+
+TEST(RecoverErrorTest, DifferentPlansAreRefusedByAll) {
+  ReplicatedState state = TwoTensors(3);
+  ConnectedRanks ranks(HostTransport::kInproc, 3);
+  std::vector<absl::Status> statuses(3);
+  ranks.OnEach([&](int rank) {
+    const bool other = rank == 1;
+    const plan::RecoveryPlan plan = other ? PlanOf(state, {1}, {0, 2}, 100)
+                                          : PlanOf(state, {0}, {1, 2}, 100);
+    HostStream stream("recover");
+    statuses[rank] = Recover(state.tensors(), plan, state.MemoryOf<void*>(rank),
+                             ranks.at(rank), stream);
+  });
+  EXPECT_THAT(statuses, Each(statuses[0]));
+  EXPECT_TRUE(absl::IsInvalidArgument(statuses[0])) << statuses[0];
+  ExpectComplete(&state);
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+// Uses of the registered state (state_spec.h) that need no storage: ranks that
+// hold the same elements compare them, and a rank that lost its state receives
+// it from the others.
+//
+//   session->RegisterState({.name = "w", .shape = {64, 10}}, w.data());
+//   auto replicas = StateReplicas::Create(*session);    // declared ...
+//   sync->Seal();                                       // ... and connected
+//   if (is_restarted) (*replicas)->Recover({2});        // rank 2 has nothing
+//   for (...) {
+//     ...
+//     if (step % 100 == 0) {
+//       absl::Status same = (*replicas)->Check();       // DataLoss: tensor "w"
+//     }                                                 // of rank 2 ...
+//   }
+//
+// All ranks call Create, and then the same calls in the same order, at the same
+// steps: a call blocks until all ranks have made it. They have a communicator
+// of their own, so other calls may be in progress; on a device the ranks call
+// all of them in one order, and not while gradients are being reduced.
+//
+// Progress:  a call may take longer than timeouts.progress: the session is busy
+//            meanwhile (Session::Busy), for at most that time and a second for
+//            each 16 MiB of this rank's state.
+// Memory:    that of RegisterState and SetStateMemory. No other thread or
+//            stream changes it during a call.
+// Threads:   one caller at a time. Work runs on a stream of the object.
+// Ownership: destroyed before the session.
+// Errors:    a call that the end of the epoch interrupts returns
+//            Session::status(). InvalidArgument, on all ranks, names a rank
+//            that holds state without memory. FailedPrecondition before the
+//            session is connected, and after it has left. Unimplemented with
+//            transport: nccl, naming a tensor: the state must be in host
+//            memory. None of these ends the epoch, and neither do those below.
+
+#ifndef LOCKSTEP_STATE_REPLICAS_H_
+#define LOCKSTEP_STATE_REPLICAS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "lockstep/export.h"
+
+namespace lockstep {
+
+class Session;
+
+class LOCKSTEP_EXPORT StateReplicas {
+ public:
+  // Before GradientSync::Seal or Session::Connect. Errors: FailedPrecondition
+  // after, ResourceExhausted as Session::Group.
+  static absl::StatusOr<std::unique_ptr<StateReplicas>> Create(
+      Session& session);
+
+  ~StateReplicas();
+  StateReplicas(const StateReplicas&) = delete;
+  StateReplicas& operator=(const StateReplicas&) = delete;
+
+  // Compares the bytes of elements that several ranks hold: 64-bit hashes are
+  // sent, not the elements. DataLoss, the same on all ranks, names each tensor
+  // that differs, its elements, and the ranks: those that differ from more than
+  // half of the holders, or all holders.
+  absl::Status Check();
+
+  // Sends the newcomers, whose memory may have any contents, all state that
+  // they hold, from the other ranks: from several holders at once, and
+  // compared with their hashes. A holder whose bytes differ from the others' is
+  // replaced by the next one.
+  //
+  // InvalidArgument: a rank that the job does not have, or one that is named
+  // twice; ranks that name different newcomers. FailedPrecondition names
+  // tensors, and newcomers, whose elements no other rank holds: load a
+  // checkpoint. Nothing was sent then. DataLoss, the same on all ranks, names
+  // the tensor, the elements and the holders, of which no two agree; the
+  // newcomers' state has undefined contents.
+  absl::Status Recover(const std::vector<int>& newcomers);
+
+ private:
+  class LOCKSTEP_HIDDEN Impl;
+  explicit StateReplicas(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_STATE_REPLICAS_H_

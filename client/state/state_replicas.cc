@@ -1,0 +1,148 @@
+#include "lockstep/state_replicas.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "client/checkpoint/safetensors.h"
+#include "client/collectives/axis_group_impl.h"
+#include "client/session/session_impl.h"
+#include "client/state/recovery.h"
+#include "client/state/replica_check.h"
+#include "lockstep/session.h"
+#include "plan/state/ranges.h"
+#include "plan/state/recovery.h"
+
+namespace lockstep {
+namespace {
+
+// The slowest hashing or transfer that is expected.
+constexpr int64_t kSlowestBytesPerSecond = int64_t{16} << 20;
+
+// All ranks, by their numbers: a declaration of its own beside that of the
+// program's group over all axes.
+protocol::AxisGroupDeclaration AllRanks(const Mesh& mesh) {
+  protocol::AxisGroupDeclaration all;
+  for (const MeshAxis& axis : mesh.axes) all.axes.push_back(axis.name);
+  std::vector<int>& ranks = all.index_groups.emplace_back();
+  for (int rank = 0; rank < mesh.WorldSize(); ++rank) ranks.push_back(rank);
+  return all;
+}
+
+int64_t BytesOfRank(const std::vector<plan::StateTensor>& tensors,
+                    const Mesh& mesh, int rank) {
+  int64_t bytes = 0;
+  for (const plan::StateTensor& tensor : tensors) {
+    for (const plan::HeldRange& range : plan::RangesOf(tensor, mesh)) {
+      if (!std::binary_search(range.ranks.begin(), range.ranks.end(), rank)) {
+        continue;
+      }
+      bytes += range.count * static_cast<int64_t>(SizeOf(tensor.dtype));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+class StateReplicas::Impl {
+ public:
+  Impl(Session& session, AxisGroup group)
+      : session_(session), group_(std::move(group)) {}
+
+  absl::Status Check() {
+    return Run("StateReplicas::Check", "check",
+               [this](const RegisteredState& state, Communicator& comm,
+                      Stream& stream) {
+                 return state::ReplicaCheck(
+                            *state.tensors, mesh(),
+                            {state.memory.begin(), state.memory.end()})
+                     .Check(comm, stream);
+               });
+  }
+
+  absl::Status Recover(std::vector<int> newcomers) {
+    std::sort(newcomers.begin(), newcomers.end());
+    std::vector<int> healthy;
+    for (int rank = 0; rank < session_.world_size(); ++rank) {
+      if (!std::binary_search(newcomers.begin(), newcomers.end(), rank)) {
+        healthy.push_back(rank);
+      }
+    }
+    return Run(
+        "StateReplicas::Recover",
+        absl::StrCat("recover ", absl::StrJoin(newcomers, ",")),
+        [&](const RegisteredState& state, Communicator& comm, Stream& stream) {
+          const auto plan =
+              plan::PlanRecovery(*state.tensors, mesh(), newcomers, healthy);
+          // Without a plan the ranks still compare theirs: one that was
+          // called with other newcomers would wait else.
+          const absl::Status recovered = state::Recover(
+              *state.tensors, plan.ok() ? *plan : plan::RecoveryPlan{},
+              state.memory, comm, stream);
+          return plan.ok() ? recovered : plan.status();
+        });
+  }
+
+ private:
+  const Mesh& mesh() const { return session_.spec().mesh; }
+
+  // Runs `body` on all ranks, as a call of the group.
+  absl::Status Run(const std::string& call, const std::string& signature,
+                   absl::FunctionRef<absl::Status(const RegisteredState&,
+                                                  Communicator&, Stream&)>
+                       body) {
+    absl::StatusOr<RegisteredState> state = session_.impl().state().Agreed();
+    if (!state.ok()) return state.status();
+    if (absl::Status on_host = CheckOnHost(*state->tensors); !on_host.ok()) {
+      return on_host;
+    }
+    const int64_t bytes = BytesOfRank(*state->tensors, mesh(), session_.rank());
+    const auto busy =
+        session_.Busy(call, session_.spec().timeouts.progress +
+                                absl::Seconds(bytes / kSlowestBytesPerSecond));
+    return group_.impl().RunAndWait(call, signature,
+                                    [&](Communicator& comm, Stream& stream) {
+                                      return body(*state, comm, stream);
+                                    });
+  }
+
+  absl::Status CheckOnHost(
+      const std::vector<plan::StateTensor>& tensors) const {
+    if (group_.impl().memory().device == nullptr || tensors.empty()) {
+      return absl::OkStatus();
+    }
+    return absl::UnimplementedError(absl::StrCat(
+        checkpoint::TensorText(tensors[0].name),
+        " cannot be compared or recovered with transport: nccl: StateReplicas "
+        "needs the state in host memory"));
+  }
+
+  Session& session_;
+  const AxisGroup group_;
+};
+
+absl::StatusOr<std::unique_ptr<StateReplicas>> StateReplicas::Create(
+    Session& session) {
+  auto group = session.impl().Group(AllRanks(session.spec().mesh));
+  if (!group.ok()) return group.status();
+  return std::unique_ptr<StateReplicas>(
+      new StateReplicas(std::make_unique<Impl>(session, *std::move(group))));
+}
+
+StateReplicas::StateReplicas(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+StateReplicas::~StateReplicas() = default;
+
+absl::Status StateReplicas::Check() { return impl_->Check(); }
+
+absl::Status StateReplicas::Recover(const std::vector<int>& newcomers) {
+  return impl_->Recover(newcomers);
+}
+
+}  // namespace lockstep
