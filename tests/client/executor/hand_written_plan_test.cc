@@ -52,7 +52,7 @@ constexpr char kRank[] = R"({
     {"kind": "state", "name": "weights", "transfers": [
       {"kind": "broadcast", "communicator": 4, "shape": [5], "root": 0}]},
     {"kind": "verdict", "name": "verdict", "transfers": [
-      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [11],
+      {"kind": "all-reduce", "communicator": 0, "dtype": "f64", "shape": [13],
        "group": 1, "before": [{"kind": "write-summary"}]},
       {"kind": "all-reduce", "communicator": 0, "dtype": "u64", "shape": [8],
        "op": "max", "group": 1, "then": [{"kind": "read-summary"}]}]}],

@@ -136,6 +136,7 @@ TEST_F(SaverTest, GoesOnFromWhatWasSavedLastWhateverItsStep) {
     ASSERT_TRUE(job->saver(0).Load({.step = 10}).ok());
     ASSERT_THAT(job->Save(15), Each(absl::OkStatus()));
     EXPECT_EQ(job->saver(1).newest()->step, 15);
+    job->Close();  // and what is old is removed
     EXPECT_THAT(Checkpoints(), ElementsAre("lock", "step-15-epoch-1-attempt-3",
                                            "step-30-epoch-1-attempt-2"));
   }

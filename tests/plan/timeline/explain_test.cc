@@ -54,7 +54,7 @@ TEST(ExplainTest, SharedSumsAndMessagesStandInTheOrderOfLaunches) {
     before: write-flags of elements 16 to 17
     behind: read-flags of elements 16 to 17; norm of elements 0 to 16
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -70,7 +70,7 @@ operations of ranks 1, 3, with the elements and messages of rank 1:
     before: write-flags of elements 16 to 17
     behind: read-flags of elements 16 to 17
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -102,7 +102,7 @@ TEST(ExplainTest, MessagesStandBetweenTheBucketsOfStages) {
     before: write-flags of elements 48 to 49
     behind: read-flags of elements 48 to 49; norm of elements 0 to 48
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -117,7 +117,7 @@ operations of rank 1:
     before: write-flags of elements 48 to 49
     behind: read-flags of elements 48 to 49; norm of elements 0 to 48
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -141,7 +141,7 @@ TEST(ExplainTest, NormsAreListedRangeByRange) {
       before: write-flags of elements 96 to 99
       behind: read-flags of elements 96 to 99
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -174,7 +174,7 @@ operations of ranks 0-1, with the elements of rank 0:
       before: write-flags of elements 64 to 65
       behind: read-flags of elements 64 to 65
   one launch of 3 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
     verdict: all-reduce of 4 f64, sum
@@ -222,7 +222,7 @@ operations of ranks 0, 2, with the elements of rank 0:
     before: write-flags of elements 16 to 17
     behind: read-flags of elements 16 to 17; norm of elements 0 to 16
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary
@@ -233,7 +233,7 @@ operations of rank 1:
     before: write-flags of elements 16 to 17
     behind: read-flags of elements 16 to 17
   one launch of 2 transfers:
-    verdict: all-reduce of 11 f64, sum
+    verdict: all-reduce of 13 f64, sum
       before: write-summary
     verdict: all-reduce of 8 u64, max
       behind: read-summary

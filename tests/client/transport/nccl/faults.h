@@ -15,7 +15,7 @@ namespace lockstep::fake {
 
 struct Fault {
   std::string name;
-  // A part of the suite's finding.
+  // A regular expression that fits a part of the suite's finding.
   std::string noticed;
   FakeGpuWorld::Decorate decorate;
 };
