@@ -193,6 +193,8 @@ class CommandsTest(unittest.TestCase):
 RULES = [
     # (pattern, method, why that is enough)
     (r"\./run demo --wire-dtype$", CommandsTest.is_in_help, "the option alone"),
+    (r"\./run demo --state DIR", CommandsTest.is_run_elsewhere,
+     "tests/client/checkpoint/python/demo_state_test.py"),
     (r"\./run demo( |$)", CommandsTest.trains_a_little, "runs, with fewer steps"),
     (r"\./run test [a-z-]+$", CommandsTest.names_a_label, "minutes"),
     (r"\./run bench [a-z-]+$", CommandsTest.names_a_bench, "minutes"),
