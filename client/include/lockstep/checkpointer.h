@@ -2,19 +2,19 @@
 //
 //   session->RegisterState({.name = "w", .shape = {64, 10}}, w.data());
 //   sync->Seal();
-//   auto checkpointer = AsyncCheckpointer::Create(*session, {.directory =
-//   dir}); if ((*checkpointer)->newest()) training = *(*checkpointer)->Load();
+//   auto made = AsyncCheckpointer::Create(*session, {.directory = dir});
+//   if ((*made)->newest()) training = *(*made)->Load();
 //   for (...) {
 //     auto verdict = sync->Finish(...);
 //     ...update...
 //     if (training.step % 100 == 0 || verdict->Holds(Command::kSave))
-//       (*checkpointer)->Save(training);        // returns after a copy
+//       (*made)->Save(training);          // returns after a copy
 //   }
-//   (*checkpointer)->Wait();
+//   (*made)->Wait();
 //
-//   Save ─copy─▶ returns     the program trains on
-//          └────▶ writer: files ▶ durable ▶ all ranks' are ▶ manifest ▶
-//          committed
+//   Save ─copy─▶ returns           the program trains on
+//          └───▶ files ▶ durable ▶ those of all ranks ▶ manifest: committed
+//                  (thread ls-save)
 //
 // All ranks call Create, Save and Load alike; Save is called at the same steps.
 // Elements that several ranks hold are written once, by one of them; the work
@@ -93,9 +93,9 @@ class LOCKSTEP_EXPORT AsyncCheckpointer {
   // called it, and proves that all of them see the same directory: rank 0
   // writes a file that the others read. Errors: InvalidArgument (options, or
   // registered state without memory), FailedPrecondition (no state is
-  // registered; a second checkpointer; ranks that cannot read the directory,
-  // all of them named; another job uses it), those of the file system,
-  // Session::status().
+  // registered; a second Create, also after a failed one; ranks that cannot use
+  // the directory, all of them named; another job uses it), those of the file
+  // system, Session::status().
   static absl::StatusOr<std::unique_ptr<AsyncCheckpointer>> Create(
       Session& session, const CheckpointerOptions& options);
 
