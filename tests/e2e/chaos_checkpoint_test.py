@@ -24,6 +24,12 @@ START_LIMIT_S = 60
 KEPT_MAX = 2  # CheckpointerOptions::keep_last
 
 
+def environment(directory):
+    """Killed launchers leave the files of their tokens behind: in a folder of the test's own."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
+    return {**kept, "XDG_RUNTIME_DIR": directory}
+
+
 class Job:
     """A coordinator with its workers, in a session of its own."""
 
@@ -31,11 +37,10 @@ class Job:
         self.loaded, self.saved, self.steps = [], [], 0
         self.lines = []
         self.changed = threading.Condition()
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
         self.process = subprocess.Popen(
             [binaries / "lockstepctl", "run", "-n", str(workers), "--",
              binaries / "checkpoint_worker", directory],
-            env=kept, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment(directory), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, start_new_session=True)
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
@@ -98,9 +103,8 @@ class Job:
 
 def list_steps(binaries, directory):
     """The steps of the committed checkpoints, each of which is verified."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
-    done = subprocess.run([binaries / "lockstepctl", "checkpoint", "verify", "--all", directory], env=kept,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run([binaries / "lockstepctl", "checkpoint", "verify", "--all", directory],
+                          env=environment(directory), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     folders = Path(directory, "checkpoints").glob("step-*")
     return sorted(int(folder.name.split("-")[1]) for folder in folders
