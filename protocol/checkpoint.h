@@ -35,7 +35,7 @@ namespace lockstep::protocol {
 // What rank 0 found in the directory and wrote there.
 struct CheckpointDirectory {
   std::string path;   // as rank 0 sees it, for people
-  std::string nonce;  // 32 hexadecimal digits
+  std::string nonce;  // 32 hexadecimal digits; zeros: rank 0 failed
   // Larger than the number of any attempt in the directory. Save 1 of this
   // epoch has it, save k has k - 1 more.
   int64_t first_attempt = 1;

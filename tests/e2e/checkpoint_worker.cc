@@ -2,10 +2,11 @@
 //
 //   checkpoint_worker DIR
 //
-// Its state is a function of the step: tensors that are cut unevenly over the
-// ranks, replicated, scalar, and divided into slices. It begins with the newest
-// checkpoint in DIR, and fails if a bit of it is wrong. Prints "loaded STEP" if
-// there is one, and "saved STEP" once a checkpoint is committed.
+// The values of its tensors depend on the step only. One tensor is cut unevenly
+// over the ranks, one is replicated, one is a scalar, one is held in slices.
+// The worker begins with the newest checkpoint in DIR, and fails if a bit of it
+// is wrong. Prints "loaded STEP", and "saved STEP" once a checkpoint is
+// committed.
 
 #include <cstdint>
 #include <cstdio>
