@@ -3,9 +3,12 @@
 #ifndef LOCKSTEP_PROTO_CODEC_COMMON_H_
 #define LOCKSTEP_PROTO_CODEC_COMMON_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/text/utf8.h"
 #include "lockstep/job_spec.h"
 #include "lockstep/v1/common.pb.h"
@@ -40,6 +43,7 @@ void Write(const protocol::Cause& from, v1::Cause* to);
 void Write(const protocol::Evidence& from, v1::Evidence* to);
 void Write(const protocol::Decision& from, v1::Decision* to);
 void Write(const protocol::DesiredCommands& from, v1::DesiredCommands* to);
+void Write(const protocol::RecoveryDecision& from, v1::RecoveryDecision* to);
 
 void Read(const v1::Mesh& from, Mesh* to, Decoder* d);
 void Read(const v1::Parameter& from, Parameter* to, Decoder* d);
@@ -52,6 +56,8 @@ void Read(const v1::Cause& from, protocol::Cause* to, Decoder* d);
 void Read(const v1::Evidence& from, protocol::Evidence* to, Decoder* d);
 void Read(const v1::Decision& from, protocol::Decision* to, Decoder* d);
 void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
+          Decoder* d);
+void Read(const v1::RecoveryDecision& from, protocol::RecoveryDecision* to,
           Decoder* d);
 
 // The types of tensors that a Communicator moves; fields with halos have all.
@@ -70,6 +76,18 @@ inline void ReadDTypeIfAny(const char* field, int from,
 }
 inline void ReadOp(int from, ReduceOp* to, Decoder* d) {
   d->Enum("op", from, &v1::ReduceOp_IsValid, to);
+}
+
+// Ranks, each once, ascending.
+inline void ReadRanks(const char* field,
+                      const google::protobuf::RepeatedField<uint32_t>& from,
+                      std::vector<uint32_t>* to, Decoder* d) {
+  d->Numbers(field, from, kRanksMax, to);
+  for (size_t i = 0; i < to->size(); ++i) {
+    const uint32_t rank = (*to)[i];
+    if (rank < kRanksMax && (i == 0 || rank > (*to)[i - 1])) continue;
+    return d->Fail(field, absl::StrCat(rank, " is no rank, or out of order"));
+  }
 }
 
 // Sizes and positions, any of which may be 0.

@@ -48,6 +48,7 @@ void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {
     Write(member, to->add_members());
   }
   to->set_first_step(from.first_step);
+  WriteNumbers(from.holders, to->mutable_holders());
 }
 
 void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
@@ -55,6 +56,7 @@ void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
   to->epoch = {from.epoch()};
   d->Each("members", from.members(), kRanksMax, &to->members);
   to->first_step = from.first_step();
+  ReadRanks("holders", from.holders(), &to->holders, d);
 }
 
 void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {
@@ -101,6 +103,7 @@ void Write(const record::WorkerLeft& from, v1::WorkerLeftRecord* to) {
   to->set_worker(ToUtf8(from.worker.value));
   to->set_steps(from.steps);
   if (from.command) to->set_command(WireOf<v1::Command>(*from.command));
+  to->set_verdict(from.verdict);
 }
 
 void Read(const v1::WorkerLeftRecord& from, record::WorkerLeft* to,
@@ -112,6 +115,18 @@ void Read(const v1::WorkerLeftRecord& from, record::WorkerLeft* to,
     d->Enum("command", from.command(), &v1::Command_IsValid,
             &to->command.emplace());
   }
+  d->Opaque("verdict", from.verdict(), &to->verdict);
+}
+
+void Write(const record::RecoveryDecided& from, v1::RecoveryDecidedRecord* to) {
+  to->set_epoch(from.epoch.value);
+  Write(from.decision, to->mutable_decision());
+}
+
+void Read(const v1::RecoveryDecidedRecord& from, record::RecoveryDecided* to,
+          Decoder* d) {
+  to->epoch = {from.epoch()};
+  d->Message("decision", from.has_decision(), from.decision(), &to->decision);
 }
 
 void Write(const record::CommandsWanted& from, v1::CommandsWantedRecord* to) {
@@ -220,6 +235,9 @@ struct Field {
   auto* operator()(const record::SaveCommitted&) {
     return to->mutable_save_committed();
   }
+  auto* operator()(const record::RecoveryDecided&) {
+    return to->mutable_recovery_decided();
+  }
 };
 
 }  // namespace
@@ -281,6 +299,9 @@ void Read(const v1::Record& from, record::Record* to, Decoder* d) {
     case M::kSaveCommitted:
       return d->Body<record::SaveCommitted>("save_committed",
                                             from.save_committed(), &to->body);
+    case M::kRecoveryDecided:
+      return d->Body<record::RecoveryDecided>(
+          "recovery_decided", from.recovery_decided(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

@@ -59,6 +59,16 @@ void Read(const v1::Launch& from, protocol::Launch* to, Decoder* d) {
   d->Int("node_rank", from.node_rank(), 0, &to->node_rank);
 }
 
+void Write(const protocol::HeldState& from, v1::HeldState* to) {
+  to->set_epoch(from.epoch.value);
+  to->set_steps(from.steps);
+}
+
+void Read(const v1::HeldState& from, protocol::HeldState* to, Decoder*) {
+  to->epoch = {from.epoch()};
+  to->steps = from.steps();
+}
+
 void Write(const protocol::Hello& from, v1::Hello* to) {
   to->set_version(from.version);
   to->set_worker(ToUtf8(from.worker.value));
@@ -70,6 +80,7 @@ void Write(const protocol::Hello& from, v1::Hello* to) {
   if (from.resume) Write(*from.resume, to->mutable_resume());
   to->set_secret(from.secret);
   if (from.launch) Write(*from.launch, to->mutable_launch());
+  if (from.held) Write(*from.held, to->mutable_held());
 }
 
 void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
@@ -84,6 +95,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->Optional("resume", from.has_resume(), from.resume(), &to->resume);
   d->SessionSecret("secret", from.secret(), &to->secret);
   d->Optional("launch", from.has_launch(), from.launch(), &to->launch);
+  d->Optional("held", from.has_held(), from.held(), &to->held);
 }
 
 void Write(const TransportFacts& from, v1::TransportFacts* to) {
@@ -319,11 +331,13 @@ void Read(const v1::LocalFailure& from, protocol::LocalFailure* to,
 void Write(const protocol::EpochReport& from, v1::EpochReport* to) {
   Write(from.position, to->mutable_position());
   to->set_verdict(from.verdict);
+  to->set_holds_state(from.holds_state);
 }
 
 void Read(const v1::EpochReport& from, protocol::EpochReport* to, Decoder* d) {
   d->Message("position", from.has_position(), from.position(), &to->position);
   d->Opaque("verdict", from.verdict(), &to->verdict);
+  to->holds_state = from.holds_state();
 }
 
 void Write(const protocol::Leave& from, v1::Leave* to) {
@@ -331,6 +345,7 @@ void Write(const protocol::Leave& from, v1::Leave* to) {
   to->set_steps(from.steps);
   to->set_reason(ToUtf8(from.reason));
   if (from.command) to->set_command(WireOf<v1::Command>(*from.command));
+  to->set_verdict(from.verdict);
 }
 
 void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
@@ -341,6 +356,7 @@ void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
     d->Enum("command", from.command(), &v1::Command_IsValid,
             &to->command.emplace());
   }
+  d->Opaque("verdict", from.verdict(), &to->verdict);
 }
 
 void Write(const protocol::ReadyOrder& from, v1::ReadyOrder* to) {

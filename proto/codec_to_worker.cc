@@ -45,6 +45,7 @@ void Write(const protocol::EpochFormed& from, v1::EpochFormed* to) {
     Write(member, to->add_members());
   }
   to->set_first_step(from.first_step);
+  WriteNumbers(from.holders, to->mutable_holders());
 }
 
 void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
@@ -53,6 +54,7 @@ void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
   d->Each("members", from.members(), kRanksMax, &members);
   to->members = std::move(members);
   to->first_step = from.first_step();
+  ReadRanks("holders", from.holders(), &to->holders, d);
   if (to->rank >= static_cast<int>(to->members.size())) {
     d->Fail("rank", absl::StrCat(to->rank, " is not among ", to->members.size(),
                                  " members"));
@@ -122,6 +124,19 @@ void Read(const v1::EpochEnded& from, protocol::EpochEnded* to, Decoder* d) {
   to->final = from.final();
 }
 
+void Write(const protocol::RecoveryDecision& from, v1::RecoveryDecision* to) {
+  to->set_steps(from.steps);
+  to->set_verdict(from.verdict);
+  WriteNumbers(from.holders, to->mutable_holders());
+}
+
+void Read(const v1::RecoveryDecision& from, protocol::RecoveryDecision* to,
+          Decoder* d) {
+  to->steps = from.steps();
+  d->Opaque("verdict", from.verdict(), &to->verdict);
+  ReadRanks("holders", from.holders(), &to->holders, d);
+}
+
 void Write(const protocol::Warning& from, v1::Warning* to) {
   to->set_text(ToUtf8(from.text));
 }
@@ -166,6 +181,9 @@ struct ToWorkerField {
   auto* operator()(const protocol::Warning&) { return to->mutable_warning(); }
   auto* operator()(const protocol::CheckpointNews&) {
     return to->mutable_checkpoint_news();
+  }
+  auto* operator()(const protocol::RecoveryDecision&) {
+    return to->mutable_recovery_decision();
   }
 };
 
@@ -220,6 +238,9 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
     case M::kCheckpointNews:
       return d->Body<protocol::CheckpointNews>(
           "checkpoint_news", from.checkpoint_news(), &to->body);
+    case M::kRecoveryDecision:
+      return d->Body<protocol::RecoveryDecision>(
+          "recovery_decision", from.recovery_decision(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "protocol/ids.h"
@@ -40,12 +41,31 @@ struct LocalFailure {
   bool operator==(const LocalFailure&) const = default;
 };
 
-// Sent once after EpochEnded: this rank has quiesced, at this position.
+// Sent once after the end of an epoch: this rank has quiesced, at this
+// position.
 struct EpochReport {
   Position position;
-  std::string
-      verdict;  // the verdict's bytes if it passed this step, else empty
+  // The verdict of step position.step - 1; empty if this rank has passed none
+  // in this epoch.
+  std::string verdict;
+  // The rank's state is that after position.step steps. False for a newcomer
+  // that has not received it yet.
+  bool holds_state = false;
   bool operator==(const EpochReport&) const = default;
+};
+
+// How training goes on after the epoch, once all its members have reported or
+// are gone: the same for all of them (docs/architecture.md, "Step agreement").
+struct RecoveryDecision {
+  // The state that the next epoch begins with is that after so many steps.
+  uint64_t steps = 0;
+  // The verdict of step steps - 1, if a rank has not passed it: it applies the
+  // gradients, which it has, with this verdict. Else empty.
+  std::string verdict;
+  // The ranks of the ended epoch that hold this state, or will once they have
+  // applied the verdict; ascending.
+  std::vector<uint32_t> holders;
+  bool operator==(const RecoveryDecision&) const = default;
 };
 
 struct EpochEnded {

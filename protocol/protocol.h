@@ -30,6 +30,7 @@
 //   Evidence, LocalFailure ──────────────▶
 //         ◀────────────────────────────── EpochEnded(cause)
 //   EpochReport ─────────────────────────▶
+//         ◀────────────────────────────── RecoveryDecision  from all reports
 //   Leave ───────────────────────────────▶
 //         ◀────────────────────────────── Left           acknowledges Leave
 //
@@ -40,8 +41,8 @@
 // Resume transfers state, not missed messages: after a broken stream the worker
 // sends Hello with its generation and position. The coordinator repeats
 // everything that the worker needs (EpochFormed, PlanReady, GroupHandles,
-// Start, DesiredCommands, CheckpointNews, EpochEnded). Each of these is
-// idempotent.
+// Start, DesiredCommands, CheckpointNews, EpochEnded, RecoveryDecision). Each
+// of these is idempotent.
 
 #ifndef LOCKSTEP_PROTOCOL_PROTOCOL_H_
 #define LOCKSTEP_PROTOCOL_PROTOCOL_H_
@@ -68,7 +69,7 @@ using ToCoordinatorBody =
 using ToWorkerBody =
     std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
                  EpochEnded, Left, DesiredCommands, OrderWanted, Decide,
-                 Warning, CheckpointNews>;
+                 Warning, CheckpointNews, RecoveryDecision>;
 
 struct ToCoordinator {
   JobName job;

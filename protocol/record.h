@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint_name.h"
 #include "lockstep/command.h"
 #include "lockstep/job_spec.h"
+#include "protocol/evidence.h"
 #include "protocol/ids.h"
 #include "protocol/types.h"
 
@@ -40,6 +41,7 @@ struct EpochBegan {
   EpochId epoch;
   std::vector<protocol::Member> members;  // in rank order
   uint64_t first_step = 0;                // as in EpochFormed
+  std::vector<uint32_t> holders;          // likewise
   bool operator==(const EpochBegan&) const = default;
 };
 
@@ -75,10 +77,18 @@ struct JobEnded {
 struct WorkerLeft {
   EpochId epoch;
   WorkerName worker;
-  uint64_t steps = 0;  // committed by it
+  uint64_t steps = 0;   // committed by it
+  std::string verdict;  // as in Leave
   // As in Leave: the command that made its last step the last of all ranks.
   std::optional<Command> command;
   bool operator==(const WorkerLeft&) const = default;
+};
+
+// How training goes on after the newest epoch, which has ended.
+struct RecoveryDecided {
+  EpochId epoch;
+  protocol::RecoveryDecision decision;
+  bool operator==(const RecoveryDecided&) const = default;
 };
 
 // All current commands of the operator: protocol::DesiredCommands.
@@ -144,7 +154,7 @@ struct SaveCommitted {
 using Body = std::variant<JobCreated, GenerationAssigned, EpochBegan,
                           PlanAdopted, EpochFinished, JobEnded, WorkerLeft,
                           CommandsWanted, JobArchived, JobDeleted, JobAdopted,
-                          SavePrepared, SaveCommitted>;
+                          SavePrepared, SaveCommitted, RecoveryDecided>;
 
 struct Record {
   uint64_t number = 0;  // 1, 2, 3, ... over all jobs of a coordinator

@@ -37,6 +37,9 @@ struct EpochFormed {
   // The number of the epoch's first step: the number of steps committed in all
   // earlier epochs of the job.
   uint64_t first_step = 0;
+  // The ranks that hold the state after first_step steps, ascending. Empty: no
+  // rank does, or it is the state that training begins with.
+  std::vector<uint32_t> holders;
   bool operator==(const EpochFormed&) const = default;
 };
 

@@ -42,6 +42,13 @@ struct ResumeState {
   bool operator==(const ResumeState&) const = default;
 };
 
+// State that an incarnation has from the one before it, in the same process.
+struct HeldState {
+  EpochId epoch;       // that its steps are from
+  uint64_t steps = 0;  // RecoveryDecision::steps
+  bool operator==(const HeldState&) const = default;
+};
+
 struct Hello {
   uint32_t version = kVersion;
   WorkerName worker;
@@ -56,6 +63,7 @@ struct Hello {
   std::optional<ResumeState> resume;  // with a generation
   std::string secret;  // of the newest Welcome that had one; with a generation
   std::optional<Launch> launch;  // absent: not started by a Lockstep launcher
+  std::optional<HeldState> held;  // absent: a new process
   bool operator==(const Hello&) const = default;
 };
 
@@ -84,6 +92,7 @@ struct Refused {
 struct Leave {
   bool clean = true;
   uint64_t steps = 0;  // committed
+  std::string verdict;  // of step steps - 1, if that was the last of all ranks
   std::string reason;
   // The operator's command that made the last of these steps the last of all
   // ranks.

@@ -1,8 +1,10 @@
 #include "client/gradient/engine.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/gradient/ending.h"
 
 namespace lockstep::gradient {
 
@@ -452,6 +454,49 @@ protocol::EpochReport Engine::Abort(const absl::Status& cause) {
   MutexLock lock(&mutex_);
   report.verdict = verdicts_[report.position.step % verdicts_.size()];
   return report;
+}
+
+std::string Engine::last_verdict() {
+  const uint64_t steps = step_state_.steps();
+  MutexLock lock(&mutex_);
+  return verdicts_[steps % verdicts_.size()];
+}
+
+absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
+  const protocol::Position at = step_state_.position();
+  std::shared_ptr<PendingVerdict::State> pending;
+  {
+    MutexLock lock(&mutex_);
+    pending = launched_;
+  }
+  if (failure().ok() || at.phase != Phase::kVerdict || pending == nullptr) {
+    return absl::FailedPreconditionError(
+        "a rank rolls forward when it waits for a verdict in an epoch that "
+        "has ended");
+  }
+  SummaryVectors vectors;
+  if (verdict.size() != sizeof vectors) {
+    return absl::DataLossError(
+        absl::StrFormat("a verdict has %d bytes, the one to roll forward with "
+                        "has %d",
+                        sizeof vectors, verdict.size()));
+  }
+  std::memcpy(&vectors, verdict.data(), sizeof vectors);
+  absl::StatusOr<Verdict> passed = Decode(
+      {options_.epoch, versions_->revision(), at.step},
+      executor_.communicator(0)->size(), pending->terms(), vectors);
+  if (!passed.ok()) {
+    return absl::DataLossError(absl::StrFormat(
+        "step %d cannot be rolled forward with another rank's verdict: %s",
+        at.step, passed.status().message()));
+  }
+  passed->ending = EndingOf(*passed, options_.uneven);
+  for (size_t p = 0; p < options_.names.size(); ++p) {
+    passed->contributed.push_back(
+        versions_->current().store().Contributed(static_cast<int>(p)));
+  }
+  if (passed->IsLast() && options_.on_last) options_.on_last(passed->ending);
+  return passed;
 }
 
 bool Engine::BeginFailure(const absl::Status& error) {

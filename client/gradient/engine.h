@@ -230,6 +230,13 @@ class Engine {
   // the verdict's first. Returns this rank's final position.
   protocol::EpochReport Abort(const absl::Status& cause);
 
+  // The bytes of the verdict of the last step that passed here; empty: none.
+  std::string last_verdict();
+  // After Abort, in the verdict of a step: the step passes with these bytes of
+  // another rank's verdict. DataLoss if they are of another step.
+  // FailedPrecondition if this rank waits for no verdict.
+  absl::StatusOr<Verdict> RollForward(const std::string& verdict);
+
  private:
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
@@ -386,6 +393,8 @@ class Engine {
       ABSL_GUARDED_BY(mutex_);
   // ... and until they have passed.
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The step whose verdict was launched last.
+  std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
   OverlapChoice overlap_ ABSL_GUARDED_BY(mutex_);
   Unsubmitted unsubmitted_ ABSL_GUARDED_BY(mutex_);

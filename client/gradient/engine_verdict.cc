@@ -14,6 +14,7 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   if (closing_.empty()) return nullptr;
   auto verdict = std::move(closing_.front());
   closing_.pop_front();
+  launched_ = verdict;
   return verdict;
 }
 

@@ -83,6 +83,12 @@ absl::Status GradientSync::Impl::Seal() {
       [this](const std::vector<protocol::Decision>& decisions) {
         engine_->Decide(decisions);
       });
+  session_.SetStepOwner(std::make_shared<Session::Impl::StepOwner>(
+      Session::Impl::StepOwner{
+          [this](const std::string& verdict) {
+            return engine_->RollForward(verdict);
+          },
+          [this] { return engine_->last_verdict(); }}));
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });

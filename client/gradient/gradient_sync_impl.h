@@ -33,6 +33,7 @@ class GradientSync::Impl {
     protocol::Progress last = engine_->progress();
     last.withdrawn = engine_->healthy();
     session_.SetLastProgress(std::move(last));
+    session_.RemoveStepOwner();
     session_.SetDecisionSink({});
     session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);

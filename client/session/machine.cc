@@ -135,7 +135,8 @@ protocol::Hello Machine::MakeHello() const {
                         .spec = options_.spec,
                         .token = options_.token,
                         .process = options_.process,
-                        .launch = options_.launch};
+                        .launch = options_.launch,
+                        .held = options_.held};
   if (view_.generation.value == 0) return hello;
   // A coordinator that does not know the job may need all of this.
   hello.spec = view_.spec;
@@ -196,7 +197,10 @@ void Machine::EndEpoch(absl::Status status) {
 void Machine::Fail(absl::Status status) {
   EndStream();
   // An epoch that has already ended keeps its reason.
-  if (view_.phase == SessionPhase::kEnded) return;
+  if (view_.phase == SessionPhase::kEnded) {
+    Change().fenced = std::move(status);
+    return;
+  }
   View& view = Change();
   view.phase = SessionPhase::kFailed;
   view.status = std::move(status);

@@ -53,6 +53,7 @@ struct MachineOptions {
   std::string token;
   protocol::ProcessInfo process;
   std::optional<protocol::Launch> launch;
+  std::optional<protocol::HeldState> held;
   // HOST:PORT each, at least one; streams are opened to them in turn.
   std::vector<std::string> addresses;
   // A session that needs a coordinator fails after this long without one: one
@@ -119,6 +120,7 @@ class Machine {
   void Receive(EpochId epoch, const protocol::Decide& decide);
   void Receive(EpochId epoch, const protocol::Warning& warning);
   void Receive(EpochId epoch, const protocol::CheckpointNews& news);
+  void Receive(EpochId epoch, const protocol::RecoveryDecision& decision);
 
   // Time-driven actions: opening and closing streams, deadlines, heartbeats.
   void SendDue();

@@ -55,6 +55,7 @@ void Machine::Receive(EpochId epoch, const protocol::EpochFormed& formed) {
     view.rank = formed.rank;
     view.members = formed.members;
     view.first_step = formed.first_step;
+    view.holders = formed.holders;
     heartbeats_.SetInEpoch(true);
     return;
   }
@@ -119,6 +120,12 @@ void Machine::Receive(EpochId epoch, const protocol::EpochEnded& ended) {
   if (!ended.final) return;
   if (unacked_.leave()) return Leave(absl::OkStatus());
   EndStream();
+}
+
+void Machine::Receive(EpochId epoch,
+                      const protocol::RecoveryDecision& decision) {
+  const bool awaits = view_.phase == SessionPhase::kEnded && !view_.recovery;
+  if (epoch == view_.epoch && awaits) Change().recovery = decision;
 }
 
 void Machine::Receive(EpochId, const protocol::Left&) {

@@ -64,6 +64,8 @@ void Session::ReportFailure(const std::string& call,
   impl_->ReportFailure(impl_->step(), call, failure);
 }
 
+absl::StatusOr<Recovery> Session::Recover() { return impl_->Recover(); }
+
 absl::Status Session::Leave() { return impl_->Leave(/*clean=*/true, ""); }
 
 }  // namespace lockstep

@@ -10,8 +10,15 @@ namespace lockstep {
 
 using session::SessionPhase;
 using session::View;
+using session::WhyOver;
 
 namespace {
+
+std::optional<protocol::HeldState> HeldBy(
+    const std::optional<Recovery>& recovered) {
+  if (!recovered || !recovered->holds_state) return std::nullopt;
+  return protocol::HeldState{{recovered->epoch}, recovered->steps};
+}
 
 session::MachineOptions MachineOptionsOf(const JoinOptions& options,
                                          const Session::Impl::Parts& p) {
@@ -22,6 +29,7 @@ session::MachineOptions MachineOptionsOf(const JoinOptions& options,
           .token = options.token,
           .process = p.process,
           .launch = p.launch,
+          .held = HeldBy(options.recovered),
           .addresses = options.addresses,
           .connect_timeout = options.connect_timeout,
           .jitter_seed = p.incarnation};
@@ -36,11 +44,6 @@ MakeChannels(const JoinOptions& options, session::ChannelFactory& factory) {
     channels.push_back(*std::move(channel));
   }
   return channels;
-}
-
-absl::Status WhyOver(const View& view) {
-  if (!view.status.ok() || !IsOver(view)) return view.status;
-  return absl::FailedPreconditionError("this worker has left the job");
 }
 
 protocol::EvidenceKind KindOf(const absl::Status& error) {
@@ -145,8 +148,11 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
     leaves_too_late_ |= !last_step_passed_ &&
                         event_loop_->view()->phase == SessionPhase::kEnded;
     too_late = leaves_too_late_;
-    event_loop_->Leave(
-        {.clean = clean, .reason = reason, .command = last_command_});
+    if (step_owner_ != nullptr) last_verdict_ = step_owner_->last_verdict();
+    event_loop_->Leave({.clean = clean,
+                        .verdict = clean ? last_verdict_ : "",
+                        .reason = reason,
+                        .command = last_command_});
   }
   const auto view = event_loop_->Await(HasLeft);
   if (too_late || view->phase != SessionPhase::kLeft) return view->status;
@@ -368,10 +374,6 @@ absl::Status Session::Impl::FailHere(uint64_t step, const std::string& call,
 void Session::Impl::ReportFailure(uint64_t step, const std::string& call,
                                   const absl::Status& failure) {
   FailHere(step, call, failure).IgnoreError();
-}
-
-void Session::Impl::Quiesced(const protocol::EpochReport& report) {
-  event_loop_->Post(session::Quiesced{report});
 }
 
 }  // namespace lockstep

@@ -9,6 +9,7 @@
 //   ReportPeerFailure        ─▶ a data-plane error that is about a peer
 //   Explain                  ─▶ the cause of an error
 //   Quiesced                 ─▶ after the end: this rank's position
+//   Recover                  ─▶ ... and how training goes on
 //
 // Threads:   all methods from any thread; AgreeOnPlan and Connect from one at a
 //            time, since they block until every rank does the same. Watches and
@@ -218,8 +219,24 @@ class Session::Impl {
   void ReportFailure(uint64_t step, const std::string& call,
                      const absl::Status& failure);
 
-  // Once, after the epoch ended.
-  void Quiesced(const protocol::EpochReport& report);
+  // --- After the end of the epoch (recovery.cc) ---
+
+  // Who ends this rank's steps, and applies a verdict that it has not passed.
+  struct StepOwner {
+    // The step's gradients are reduced, and no other step was begun.
+    std::function<absl::StatusOr<Verdict>(const std::string& verdict)>
+        roll_forward;
+    // The verdict's bytes of the last step that this rank has passed.
+    std::function<std::string()> last_verdict;
+  };
+  // The owner calls Quiesced once the epoch has ended.
+  void SetStepOwner(std::shared_ptr<const StepOwner> owner);
+  void RemoveStepOwner();
+  // This rank passes no verdict any more.
+  void Quiesced(protocol::EpochReport report);
+  absl::StatusOr<Recovery> Recover();
+  // The ranks that hold the state that the epoch begins with.
+  const std::vector<uint32_t>& holders() const { return formed_->holders; }
 
   // --- For the public class ---
   uint64_t BeginBusy(const std::string& reason, absl::Duration max);
@@ -274,6 +291,13 @@ class Session::Impl {
       absl::Time deadline = absl::InfiniteFuture());
   absl::Duration ExplanationTimeout(const absl::Status& error) const;
   absl::Status Unanswered(const absl::Status& error) const;
+  // This rank's state is that after `step` steps.
+  bool HoldsStateAt(uint64_t step) const;
+  bool IsHeld(const std::vector<uint32_t>& holders) const;
+  // The kind of `recovery`, whose numbers are set; of a rank that holds the
+  // state.
+  absl::StatusOr<Recovery> CarryOut(const protocol::RecoveryDecision& decision,
+                                    Recovery recovery);
   // Ends the epoch and returns the reason once it has ended.
   absl::Status FailHere(uint64_t step, const std::string& call,
                         const absl::Status& failure);
@@ -302,6 +326,10 @@ class Session::Impl {
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
   bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> before_leave_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const StepOwner> step_owner_ ABSL_GUARDED_BY(mutex_);
+  std::string last_verdict_ ABSL_GUARDED_BY(mutex_);  // of the step owner
+  std::optional<protocol::EpochReport> report_ ABSL_GUARDED_BY(mutex_);
+  bool recovered_ ABSL_GUARDED_BY(mutex_) = false;
   // The epoch had ended before its last step when Leave was called.
   bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
 

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "lockstep/job_spec.h"
 #include "protocol/checkpoint.h"
+#include "protocol/evidence.h"
 #include "protocol/ids.h"
 #include "protocol/shared_list.h"
 #include "protocol/types.h"
@@ -39,6 +40,7 @@ struct View {
   int rank = -1;
   SharedList<protocol::Member> members;  // in rank order
   uint64_t first_step = 0;               // of the epoch, as in EpochFormed
+  std::vector<uint32_t> holders;         // likewise
   Revision revision;                     // of the newest plan announced
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator
@@ -50,6 +52,10 @@ struct View {
   Revision order_wanted;
   protocol::Cause cause;  // of the epoch's end, from the coordinator
   bool job_over = false;  // joining again is useless
+  // How training goes on after the epoch.
+  std::optional<protocol::RecoveryDecision> recovery;
+  // The coordinator refuses this incarnation since the epoch ended: why.
+  absl::Status fenced;
   absl::Status status;    // OK until kEnded or kFailed; then final, but:
   // This worker saw a peer die and did not wait for the coordinator. If the
   // coordinator's message, equal on all ranks, arrives, it replaces `status`.
@@ -60,6 +66,12 @@ struct View {
 // True once no wait for this session can succeed any more.
 inline bool IsOver(const View& view) {
   return view.phase >= SessionPhase::kEnded;
+}
+
+// Its final error; OK before.
+inline absl::Status WhyOver(const View& view) {
+  if (!view.status.ok() || !IsOver(view)) return view.status;
+  return absl::FailedPreconditionError("this worker has left the job");
 }
 
 }  // namespace lockstep::session

@@ -73,7 +73,9 @@ struct Change {
     job.revision = {};
     job.plan_digest.clear();
     job.observed_order.clear();
+    job.holders = body.holders;
     job.left.clear();
+    job.recovery.reset();
     job.wanted.saves = 0;
     job.checkpoint_prepared.reset();
     job.adopted = false;
@@ -120,7 +122,19 @@ struct Change {
           "%s leaves epoch %d%s", body.worker.value, body.epoch.value,
           again ? " again" : ", which is not the living one"));
     }
-    job.left[body.worker] = {body.steps, body.command};
+    job.left[body.worker] = {body.steps, body.verdict, body.command};
+    return absl::OkStatus();
+  }
+
+  absl::Status operator()(const record::RecoveryDecided& body) const {
+    if (job.epoch_lives || body.epoch != job.epoch || job.recovery) {
+      return CannotFollow(absl::StrFormat(
+          "the recovery from epoch %d is decided, but epoch %d %s",
+          body.epoch.value, job.epoch.value,
+          job.recovery ? "has a decision" : "lives"));
+    }
+    job.recovery = body.decision;
+    if (!body.decision.holders.empty()) job.steps = body.decision.steps;
     return absl::OkStatus();
   }
 

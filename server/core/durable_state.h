@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "lockstep/command.h"
 #include "lockstep/job_spec.h"
+#include "protocol/evidence.h"
 #include "protocol/ids.h"
 #include "protocol/job_view.h"
 #include "protocol/record.h"
@@ -39,6 +40,7 @@ struct NameHolder {
 // How a member left an epoch cleanly.
 struct Departure {
   uint64_t steps = 0;              // committed
+  std::string verdict;             // of its last step, if it gave it
   std::optional<Command> command;  // the reason to leave, if a command was
   bool operator==(const Departure&) const = default;
 };
@@ -58,7 +60,10 @@ struct DurableJob {
   std::string plan_digest;  // of this revision
   // The order from which this revision was compiled; empty in the first one.
   std::vector<uint32_t> observed_order;
+  std::vector<uint32_t> holders;         // of its state, as in EpochFormed
   std::map<WorkerName, Departure> left;  // of the newest epoch, cleanly
+  // How training goes on after the newest epoch, once that is decided.
+  std::optional<protocol::RecoveryDecision> recovery;
   // The save of the newest epoch that was prepared last and is not committed.
   std::optional<record::SavePrepared> checkpoint_prepared;
   std::optional<record::SaveCommitted> checkpoint;  // the newest
@@ -93,7 +98,8 @@ struct DurableState {
 
 // InvalidArgument, with no change, for a record that cannot follow: a wrong
 // number, an unknown or finished job, an epoch or generation that does not
-// increase, a plan of an epoch that is not live, the end of another epoch, the
+// increase, a plan of an epoch that is not live, the end of another epoch, a
+// recovery from an epoch that is live or decided, the
 // archival or deletion of a job that is not over, a save of an epoch that is
 // not live, an adoption in place of a job
 // that has had an epoch or has another token.

@@ -20,7 +20,7 @@ void Epoch::RecordLeave(int rank, const protocol::Leave& leave,
   committed_ = std::max(committed_, leave.steps);
   if (!leave.clean) return;
   context.Record(record::WorkerLeft{members_.epoch(), members_.NameAt(rank),
-                                    leave.steps, leave.command});
+                                    leave.steps, leave.verdict, leave.command});
   // Reports of other ranks may still be in flight, but no rank remains to send
   // one after the last Leave, and the last rank still receives.
   const bool is_last = departures_.count() + 1 == members_.size();

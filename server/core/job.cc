@@ -39,6 +39,7 @@ void Job::TryForm(EventContext& context) {
   const int arrived = static_cast<int>(roster_.arrived().size());
   const bool complete = arrived == spec().mesh.WorldSize();
   if (!complete || !roster_.all_arrived_are_here()) return;
+  if (recovery_ && !recovery_->settled()) return;
   if (!FirstEpochIsDelayed(context.now)) return Form(context);
   if (form_at_ == absl::InfiniteFuture()) {
     Remember(absl::StrCat("the job ", WhyDelayed(context.now)), context);
@@ -76,8 +77,16 @@ void Job::Form(EventContext& context) {
     Want(Nothing(durable_.wanted), context);  // the drain is complete
   }
   proofs_.clear();
-  step_ = std::max(step_, durable_.steps);
-  context.out.Record(name(), record::EpochBegan{id, members, step_});
+  recovery_.reset();
+  reports_by_ = absl::InfiniteFuture();
+  std::vector<uint32_t> holders;
+  for (uint32_t rank = 0; rank < members.size(); ++rank) {
+    Worker* worker = roster_.Find(members[rank].worker);
+    if (std::exchange(worker->holds_state, false)) holders.push_back(rank);
+  }
+  step_ = holders.empty() ? std::max(step_, durable_.steps) : durable_.steps;
+  context.out.Record(
+      name(), record::EpochBegan{id, members, step_, std::move(holders)});
 
   join_by_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
@@ -137,6 +146,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
            context);
   epoch_.reset();
   AwaitNextEpoch(context.now);
+  AwaitReports(lost);
   const bool final = no_more.has_value();
   if (final) {
     EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
@@ -167,7 +177,9 @@ void Job::EndJob(record::JobOutcome outcome, Cause cause,
   epoch_.reset();
   leases_.ClearAll();
   resumes_.ClearAll();
+  recovery_.reset();
   join_by_ = absl::InfiniteFuture();
+  reports_by_ = absl::InfiniteFuture();
   pulse_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
   Remember(std::string(Over().message()), context);

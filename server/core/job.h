@@ -18,6 +18,7 @@
 //   job_losses.cc    broken streams, evidence, leaving
 //   job_commands.cc  an operator's commands to a running job
 //   job_clock.cc     deadlines
+//   job_recovery.cc  from the end of an epoch to the next one's state
 //   job_revive.cc    restarts of the coordinator, and adopted jobs
 //   job_view.cc      the view for operators
 //
@@ -50,6 +51,7 @@
 #include "server/core/event.h"
 #include "server/core/event_context.h"
 #include "server/core/job_log.h"
+#include "server/core/recovery_tracker.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
 
@@ -182,8 +184,19 @@ class Job {
   void ForgetDeadlineIfNobodyIsHere();
   void On(Worker* worker, const protocol::Leave& message,
           EventContext& context);
+  // --- Recovery (job_recovery.cc) ---
+  void AwaitReports(const std::vector<int>& lost);
   void On(const Worker& worker, const protocol::EpochReport& message,
           EventContext& context);
+  void EndWith(const Worker& worker, EventContext& context);
+  // No report of the worker will come.
+  void ForgetReport(const WorkerName& worker, EventContext& context);
+  // Decides once no member is awaited.
+  void Settle(EventContext& context);
+  void ForgetTheAbsent(EventContext& context);
+  // The worker's claim agrees with the decision.
+  bool Holds(const WorkerName& worker, const protocol::Hello& hello,
+             EventContext& context);
 
   // --- After a restart (job_revive.cc) ---
   bool EndWasLost() const;
@@ -221,6 +234,10 @@ class Job {
   JobLog log_;
   CheckpointHistory checkpoints_;
   std::optional<Epoch> epoch_;  // while it lives
+  // From the end of an epoch to the next one.
+  std::optional<RecoveryTracker> recovery_;
+  // After a restart: members that are not here then are not awaited any more.
+  absl::Time reports_by_ = absl::InfiniteFuture();
   // As committed(), without the live epoch; the next epoch begins there.
   uint64_t step_ = 0;
   // How the lost workers of the last epoch's cause died, as far as it became

@@ -15,7 +15,8 @@ using protocol::CauseKind;
 
 absl::Time Job::NextWake() const {
   absl::Time next =
-      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_});
+      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_,
+                reports_by_});
   if (epoch_) next = std::min(next, epoch_->NextWake());
   return next;
 }
@@ -32,6 +33,7 @@ void Job::Wake(EventContext& context) {
     form_at_ = absl::InfiniteFuture();
     TryForm(context);
   }
+  if (reports_by_ <= context.now) ForgetTheAbsent(context);
   MissJoinDeadline(context);
   pulse_ = leases_.Next() == absl::InfiniteFuture()
                ? absl::InfiniteFuture()
@@ -49,6 +51,7 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   }
   if (epoch_) epoch_->BeginAnew(now);
   if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
+  if (reports_by_ != absl::InfiniteFuture()) reports_by_ = now + timeouts.lease;
   // Offers were not received in this time either.
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }

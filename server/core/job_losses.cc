@@ -62,6 +62,7 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
     roster_.Move(loss.worker, WorkerState::kLost);
   }
   if (!end.lost.empty()) EndEpoch(std::move(end), context);
+  for (const Loss& loss : losses) ForgetReport(loss.worker->name, context);
   ForgetDeadlineIfNobodyIsHere();
 }
 
@@ -169,26 +170,15 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
                            Count(leave.steps, "step"),
                            leave.reason.empty() ? "" : ": ", leave.reason),
            context);
-  if (rank < 0) return ForgetDeadlineIfNobodyIsHere();
+  if (rank < 0) {
+    ForgetReport(worker->name, context);
+    return ForgetDeadlineIfNobodyIsHere();
+  }
   if (auto end = epoch_->Leave(rank, leave, context)) {
-    return EndEpoch(*std::move(end), context);
+    EndEpoch(*std::move(end), context);
+    return ForgetReport(worker->name, context);
   }
   if (epoch_->all_left()) EndAfterLastStep(leave.command, context);
-}
-
-void Job::On(const Worker& worker, const protocol::EpochReport& message,
-             EventContext& context) {
-  step_ = std::max(step_, message.position.step);
-  budget_.Correct(step_);
-  const uint64_t step = message.position.step;
-  const bool has_passed = !message.verdict.empty() && step > 0;
-  const std::string passed =
-      has_passed
-          ? absl::StrCat(" and has passed the verdict of step ", step - 1)
-          : "";
-  Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
-                           Where(message.position), passed),
-           context);
 }
 
 }  // namespace lockstep::core

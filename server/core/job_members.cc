@@ -97,7 +97,9 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
       GiveSecret(hello.worker, generation, hello.incarnation, context);
   Worker& worker =
       roster_.Begin(hello.worker, generation, hello.process, context.now);
+  worker.holds_state = Holds(hello.worker, hello, context);
   Attach(&worker, session, hello, {.secret = std::move(secret)}, context);
+  ForgetReport(worker.name, context);  // this incarnation has none to give
   Arrive(&worker, context);
 }
 
@@ -150,7 +152,11 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   } else if (missed_the_end) {
     context.out.Send(session, name(), held,
                      protocol::EpochEnded{durable_.cause, /*final=*/false});
+    if (held == durable_.epoch && durable_.recovery) {
+      context.out.Send(session, name(), held, *durable_.recovery);
+    }
   } else if (comes_again) {
+    ForgetReport(worker->name, context);
     Arrive(worker, context);
   } else {
     TryForm(context);
@@ -205,8 +211,9 @@ void Job::Receive(SessionId session, const WorkerName& name,
     return On(worker, *leave, context);
   }
   if (const auto* report = std::get_if<protocol::EpochReport>(&message.body)) {
-    const bool is_over = !epoch_ && message.epoch == durable_.epoch;
-    if (is_over) On(*worker, *report, context);
+    if (message.epoch != durable_.epoch) return;
+    if (epoch_ && IsMember(*worker)) EndWith(*worker, context);
+    if (!epoch_) On(*worker, *report, context);
     return;
   }
   const int rank = RankOf(*worker);

@@ -26,6 +26,8 @@ void Job::Revive(absl::Time now) {
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
     AwaitNextEpoch(now);
+    AwaitReports({});
+    reports_by_ = now + spec().timeouts.lease;
     if (Wants(durable_.wanted, Command::kStop)) pulse_ = now;
     return;
   }

@@ -46,6 +46,8 @@ struct Worker {
   bool awaited = false;
   std::string exited;  // not empty: proof that the process is dead
   std::optional<protocol::Launch> launch;  // from its newest Hello
+  // It came with the state that the last epoch's recovery decided on.
+  bool holds_state = false;
 
   bool holds_rank() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const { return {name, generation, process}; }

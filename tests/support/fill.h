@@ -296,11 +296,16 @@ inline void Fill(Source& s, protocol::Launch& v) {
   All(s, id, nodes, node_rank);
   nodes = std::max(nodes, 1);
 }
+inline void Fill(Source& s, protocol::HeldState& v) {
+  auto& [epoch, steps] = v;
+  All(s, epoch, steps);
+}
 inline void Fill(Source& s, protocol::Hello& v) {
   auto& [version, worker, generation, incarnation, spec, token, process, resume,
-         secret, launch] = v;
+         secret, launch, held] = v;
   version = protocol::kVersion;
-  All(s, worker, generation, incarnation, spec, token, process, resume, launch);
+  All(s, worker, generation, incarnation, spec, token, process, resume, launch,
+      held);
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, TransportFacts& v) {
@@ -439,6 +444,21 @@ inline void Fill(Source& s, record::SaveCommitted& v) {
   auto& [epoch, number, name] = v;
   All(s, epoch, number, name);
 }
+// Ranks ascend.
+inline void FillRanks(Source& s, std::vector<uint32_t>& ranks) {
+  Fill(s, ranks);
+  uint32_t next = 0;
+  for (uint32_t& rank : ranks) rank = next += rank % 1000 + 1;
+}
+inline void Fill(Source& s, protocol::RecoveryDecision& v) {
+  auto& [steps, verdict, holders] = v;
+  All(s, steps, verdict);
+  FillRanks(s, holders);
+}
+inline void Fill(Source& s, record::RecoveryDecided& v) {
+  auto& [epoch, decision] = v;
+  All(s, epoch, decision);
+}
 inline void Fill(Source& s, protocol::Warning& v) {
   auto& [text] = v;
   All(s, text);
@@ -457,12 +477,12 @@ inline void Fill(Source& s, protocol::LocalFailure& v) {
   All(s, step, call, code, message);
 }
 inline void Fill(Source& s, protocol::EpochReport& v) {
-  auto& [position, verdict] = v;
-  All(s, position, verdict);
+  auto& [position, verdict, holds_state] = v;
+  All(s, position, verdict, holds_state);
 }
 inline void Fill(Source& s, protocol::Leave& v) {
-  auto& [clean, steps, reason, command] = v;
-  All(s, clean, steps, reason, command);
+  auto& [clean, steps, verdict, reason, command] = v;
+  All(s, clean, steps, verdict, reason, command);
 }
 inline void Fill(Source& s, protocol::ReadyOrder& v) {
   auto& [revision, parameters] = v;
@@ -502,12 +522,13 @@ inline void Fill(Source& s, protocol::Refused& v) {
   All(s, code, message);
 }
 inline void Fill(Source& s, protocol::EpochFormed& v) {
-  auto& [rank, members, first_step] = v;
+  auto& [rank, members, first_step, holders] = v;
   std::vector<protocol::Member> some;
   Fill(s, some);
   if (some.empty()) some.emplace_back();
   members = some;
   All(s, rank, first_step);
+  FillRanks(s, holders);
   rank = std::min(rank, static_cast<int>(members.size()) - 1);
 }
 inline void Fill(Source& s, protocol::PlanReady& v) {
@@ -536,8 +557,9 @@ inline void Fill(Source& s, record::GenerationAssigned& v) {
   All(s, worker, generation, incarnation, secret_hash);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
-  auto& [epoch, members, first_step] = v;
+  auto& [epoch, members, first_step, holders] = v;
   All(s, epoch, members, first_step);
+  FillRanks(s, holders);
 }
 inline void Fill(Source& s, record::PlanAdopted& v) {
   auto& [epoch, revision, digest, observed_order] = v;
@@ -548,8 +570,8 @@ inline void Fill(Source& s, record::EpochFinished& v) {
   All(s, epoch, cause, steps);
 }
 inline void Fill(Source& s, record::WorkerLeft& v) {
-  auto& [epoch, worker, steps, command] = v;
-  All(s, epoch, worker, steps, command);
+  auto& [epoch, worker, steps, verdict, command] = v;
+  All(s, epoch, worker, steps, verdict, command);
 }
 inline void Fill(Source& s, record::CommandsWanted& v) {
   auto& [wanted] = v;

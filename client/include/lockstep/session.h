@@ -12,8 +12,9 @@
 //
 // When the epoch ends (a worker died or failed, an operator stopped the job),
 // every blocked call in this process returns within 100 ms with status(), which
-// names the worker, its position and the time. To continue, a program destroys
-// the session and joins again under the same name.
+// names the worker, its position and the time. To continue, a program calls
+// Recover, destroys the session and joins again under the same name; recovery.h
+// shows the loop.
 //
 // Threads: all methods may be called from any thread; Join and the destructor
 //          from one thread.
@@ -39,6 +40,7 @@
 #include "lockstep/export.h"
 #include "lockstep/halo_exchange.h"
 #include "lockstep/job_spec.h"
+#include "lockstep/recovery.h"
 #include "lockstep/state_spec.h"
 
 namespace lockstep {
@@ -64,6 +66,9 @@ struct JoinOptions {
   // is visible; else the current device of the thread that calls Join. No call
   // changes the current device of the caller's threads.
   int device = -1;
+  // What Recover of this process's last session returned, and the program has
+  // carried out: the worker joins with the state that it has.
+  std::optional<Recovery> recovered = std::nullopt;
   // How long to try to reach a coordinator. Once it has answered, the job's
   // join timeout applies.
   absl::Duration connect_timeout = absl::Seconds(30);
@@ -193,6 +198,14 @@ class LOCKSTEP_EXPORT Session {
   // Ends the epoch for every rank: all get this rank, `call` and the message.
   // GradientSync does this for failures of its own calls.
   void ReportFailure(const std::string& call, const absl::Status& failure);
+
+  // After the end of the epoch (status() is not OK): waits until all members
+  // have quiesced, or are lost, and returns how training goes on. The program
+  // carries it out (recovery.h), destroys the session and what belongs to it,
+  // and joins again. Errors: FailedPrecondition (the epoch lives, or this
+  // worker has left it), DeadlineExceeded (no decision within timeouts.join),
+  // status() if the job does not go on.
+  absl::StatusOr<Recovery> Recover();
 
   // Leaves the job after the last step. If the epoch has ended before, returns
   // the cause, as status() does. Waits for a save of the AsyncCheckpointer that

@@ -17,6 +17,12 @@ std::string FaultsOf(const std::vector<protocol::CheckpointFault>& faults) {
   return text;
 }
 
+std::string DescribeDecision(const protocol::RecoveryDecision& decision) {
+  return absl::StrCat(decision.steps, " steps",
+                      decision.verdict.empty() ? "" : " with a verdict",
+                      ", held by ", absl::StrJoin(decision.holders, " "));
+}
+
 struct DescribeRecord {
   std::string operator()(const record::JobCreated& r) const {
     return absl::StrCat("job ", r.spec.name, " is created");
@@ -59,6 +65,10 @@ struct DescribeRecord {
   std::string operator()(const record::SaveCommitted& r) const {
     return absl::StrCat("committed save ", r.number, " of step ", r.name.step,
                         " attempt ", r.name.attempt);
+  }
+  std::string operator()(const record::RecoveryDecided& r) const {
+    return absl::StrCat("recovery from epoch ", r.epoch.value, ": ",
+                        DescribeDecision(r.decision));
   }
   std::string operator()(const record::JobAdopted& r) const {
     std::vector<protocol::Member> members;
@@ -113,6 +123,10 @@ struct DescribeBody {
                       absl::StrJoin(m.prepared->part_hashes, ","));
     }
     return text;
+  }
+  std::string operator()(const protocol::RecoveryDecision& m) const {
+    return absl::StrCat("recover from ", epoch.value, ": ",
+                        DescribeDecision(m));
   }
   std::string operator()(const protocol::DesiredCommands& m) const {
     return absl::StrCat("wanted: ", Names(m.commands));

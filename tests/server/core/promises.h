@@ -76,6 +76,8 @@ class Promises {
   int completed() const { return completed_; }
   int later_revisions() const { return later_revisions_; }
   const std::map<protocol::CauseKind, int>& causes() const { return causes_; }
+  int replays() const { return replays_; }
+  int roll_forwards() const { return roll_forwards_; }
 
  private:
   struct Stream {
@@ -106,6 +108,7 @@ class Promises {
     Revision revision;  // adopted
     protocol::Cause cause;
     std::set<EpochId> ended;
+    std::set<EpochId> decided;  // how to recover from them
     std::map<WorkerName, Generation> generations;
     std::set<std::string> secrets;  // hashes of all secrets
     std::map<WorkerName, SessionId> speaker;
@@ -197,6 +200,11 @@ class Promises {
   void Persisted(JobSeen&, const record::CommandsWanted&) {}
   void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
   void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
+  void Persisted(JobSeen& job, const record::RecoveryDecided& r) {
+    EXPECT_TRUE(!job.lives && job.newest == r.epoch);
+    EXPECT_TRUE(job.decided.insert(r.epoch).second) << "decided twice";
+    ++(r.decision.verdict.empty() ? replays_ : roll_forwards_);
+  }
   void Persisted(JobSeen&, const record::SavePrepared&) {}
   void Persisted(JobSeen&, const record::SaveCommitted&) {}
   void Persisted(JobSeen&, const record::JobAdopted&) {
@@ -464,6 +472,8 @@ class Promises {
   int starts_ = 0;
   int completed_ = 0;
   int later_revisions_ = 0;
+  int replays_ = 0;
+  int roll_forwards_ = 0;
   std::map<protocol::CauseKind, int> causes_;
 };
 

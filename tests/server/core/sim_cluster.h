@@ -49,7 +49,7 @@ class SimCluster {
   // The next action of a worker by the protocol.
   void Move(Actor& actor) {
     if (actor.session.value == 0) return Greet(actor);
-    if (actor.act == Act::kEnded) return ComeAgain(actor);
+    if (actor.act == Act::kEnded) return Recover(actor);
     if (now_ < actor.heartbeats_only_until)
       return Post(actor, protocol::Heartbeat{});
     const auto plan = core_->FindPlan({spec_.name}, actor.digest);
@@ -58,6 +58,7 @@ class SimCluster {
         actor.has_next ||
         core_->FindPlan({spec_.name}, actor.next.digest) != nullptr;
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
+    if (actor.act == Act::kRunning && !actor.holds_state) TakeState(actor);
     Post(actor, NextWord(&actor, &plane, steps_));
   }
   // Sends Hello on a new stream, whether the worker has a stream or not.
@@ -65,6 +66,32 @@ class SimCluster {
     actor.session = NewSession();
     if (actor.act == Act::kOut) actor.act = Act::kGreeted;
     PostHello(actor.session, actor.MakeHello(spec_));
+  }
+  // After its epoch ended: reports, and joins again once there is a decision.
+  void Recover(Actor& actor) {
+    if (actor.decision) {
+      actor.BeginAgainWithState();
+      actor.act = Act::kGreeted;
+      return PostHello(actor.session, actor.MakeHello(spec_));
+    }
+    if (actor.reported) return Post(actor, protocol::Heartbeat{});
+    actor.reported = true;
+    Post(actor, actor.MakeReport());
+  }
+  // The state of a newcomer: that of a member that holds it, which all of them
+  // have alike; without any, that of a checkpoint.
+  void TakeState(Actor& actor) {
+    actor.holds_state = true;
+    for (const uint32_t rank : actor.holders) {
+      const WorkerName& holder = actor.members[rank].worker;
+      for (const Actor& other : actors_) {
+        if (other.name != holder || other.epoch != actor.epoch) continue;
+        actor.updates = other.updates;
+        actor.updates.resize(actor.first_step);
+        return;
+      }
+    }
+    actor.updates.assign(actor.first_step, EpochId{});
   }
   // Rejoins after its epoch ended: the same incarnation on the same stream.
   void ComeAgain(Actor& actor) {

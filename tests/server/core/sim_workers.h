@@ -6,6 +6,9 @@
 //    │ Refused: another incarnation                                 ▼
 //    └── ended ◀─EpochEnded── running ◀─Start── connected ◀─ ... ─ planned
 //
+// After the end of an epoch a worker reports, carries the decision out, and
+// joins again with its state: the updates that it has applied.
+//
 // The data plane is simulated too: no worker leaves a transfer or a verdict
 // before all members have entered it.
 
@@ -15,6 +18,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -67,7 +71,16 @@ struct Actor {
   protocol::PlanReady next;      // announced after the acknowledged one
   bool has_next = false;         // `next` is fetched
   protocol::Position position;
+  uint64_t first_step = 0;  // of the epoch
   protocol::Leave leave;
+  // The state of the training: for each step, the epoch whose verdict let the
+  // worker apply the step's gradients.
+  std::vector<EpochId> updates;
+  bool holds_state = false;  // `updates` are those of position.step steps
+  std::vector<uint32_t> holders;
+  bool reported = false;  // since the last Welcome
+  std::optional<protocol::RecoveryDecision> decision;
+  std::optional<protocol::HeldState> held;
   // Until then the worker sends only heartbeats.
   absl::Time heartbeats_only_until = absl::InfinitePast();
 
@@ -90,12 +103,35 @@ struct Actor {
              .session = before.session};
   }
 
+  // The same, with the state of the session before.
+  void BeginAgainWithState() {
+    const Actor before = *this;
+    BeginAgain();
+    if (!before.held) return;
+    updates = before.updates;
+    held = before.held;
+  }
+
+  static std::string VerdictOf(EpochId epoch, uint64_t step) {
+    return absl::StrCat("verdict of step ", step, " in epoch ", epoch.value);
+  }
+
+  protocol::EpochReport MakeReport() const {
+    protocol::EpochReport report{.position = position,
+                                 .holds_state = holds_state};
+    if (position.step > first_step) {
+      report.verdict = VerdictOf(epoch, position.step - 1);
+    }
+    return report;
+  }
+
   protocol::Hello MakeHello(const JobSpec& spec) const {
     protocol::Hello hello{.worker = name,
                           .generation = generation,
                           .incarnation = incarnation,
                           .spec = spec,
-                          .process = process};
+                          .process = process,
+                          .held = held};
     if (generation.value == 0) return hello;
     hello.secret = secret;
     hello.resume = protocol::ResumeState{
@@ -125,6 +161,10 @@ struct Actor {
     }
   }
 
+  static bool Contains(const std::vector<uint32_t>& ranks, int rank) {
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
+
   void LoseStream() {
     session = {};
     if (act == Act::kGreeted) act = Act::kOut;
@@ -134,6 +174,7 @@ struct Actor {
   void On(EpochId, const protocol::Welcome& welcome) {
     generation = welcome.generation;
     if (!welcome.secret.empty()) secret = welcome.secret;
+    reported = false;
     registers_again = started && welcome.forgot;
     if (act == Act::kLeaving) return;
     // Messages sent since the epoch was formed may not have been received: the
@@ -157,6 +198,16 @@ struct Actor {
     publish = {};
     handles.clear();
     position = {.step = formed.first_step};
+    first_step = formed.first_step;
+    holders = formed.holders;
+    holds_state = Contains(holders, rank) || first_step == 0;
+    if (Contains(holders, rank)) {
+      EXPECT_TRUE(held) << name.value << " did not say that it has a state";
+      EXPECT_EQ(updates.size(), first_step) << name.value;
+    }
+    held.reset();
+    decision.reset();
+    if (first_step == 0 && !Contains(holders, rank)) updates.clear();
     running = order_wanted = {};
     next = {};
     has_next = false;
@@ -184,6 +235,20 @@ struct Actor {
   }
   void On(EpochId, const protocol::EpochEnded&) {
     if (act != Act::kLeaving) act = Act::kEnded;
+  }
+  void On(EpochId at, const protocol::RecoveryDecision& taken) {
+    if (at != epoch || decision) return;
+    decision = taken;
+    if (!Contains(taken.holders, rank)) return;
+    EXPECT_TRUE(holds_state) << name.value;
+    if (position.step != taken.steps) {
+      EXPECT_EQ(position.step + 1, taken.steps) << name.value;
+      EXPECT_EQ(position.phase, protocol::Phase::kVerdict) << name.value;
+      EXPECT_EQ(taken.verdict, VerdictOf(epoch, position.step)) << name.value;
+      updates.push_back(epoch);
+    }
+    EXPECT_EQ(updates.size(), taken.steps) << name.value;
+    held = {epoch, taken.steps};
   }
   void On(EpochId, const protocol::Left&) { Die(); }
   void On(EpochId, const protocol::Warning&) {}
@@ -274,7 +339,12 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
         case Phase::kIdle:
           if (at.step >= steps) {
             actor->act = Act::kLeaving;
-            actor->leave = {.clean = true, .steps = at.step};
+            actor->leave = {
+                .clean = true,
+                .steps = at.step,
+                .verdict = at.step == actor->first_step
+                               ? ""
+                               : Actor::VerdictOf(actor->epoch, at.step - 1)};
             return actor->leave;
           }
           at.phase = Phase::kCompute;
@@ -289,6 +359,7 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
         case Phase::kVerdict:
           if (!all_entered(Phase::kVerdict)) return protocol::Heartbeat{};
           actor->running = plane->After(at.step);
+          actor->updates.push_back(actor->epoch);
           at = {at.step + 1, Phase::kIdle};
           break;
       }

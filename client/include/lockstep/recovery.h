@@ -1,0 +1,72 @@
+// How training goes on after an epoch that ended: what Session::Recover returns,
+// and what the program does.
+//
+//   std::optional<lockstep::Recovery> recovered;
+//   for (bool done = false; !done;) {
+//     auto session = *Session::Join({.recovered = recovered});
+//     ... register parameters and state, seal ...     // gradient_sync.h
+//     replicas->Resume();                  // newcomers receive the state
+//     recovered.reset();
+//     while (!done && !recovered) {
+//       ... backward ...
+//       auto verdict = sync->Finish({.samples = batch});
+//       if (!verdict.ok()) {               // a worker died, a link broke, ...
+//         recovered = *session->Recover();
+//         if (!recovered->verdict) break;  // nobody has applied the step
+//         verdict = *recovered->verdict;   // others have: apply it
+//       }
+//       ... update ...
+//       done = verdict->IsLast();
+//     }
+//     if (done) session->Leave();
+//   }
+//
+//   rank 0  ── step 41 ──┬ passed 41 ───────────┐ replay step 42
+//   rank 1  ── step 41 ──┬ waits for its verdict│ roll forward: apply step 41
+//   rank 2  ── step 41 ──x killed               │
+//
+// A step is applied by all ranks or by none: a rank passes the verdict of a
+// step only when all ranks have entered it, with all reduced gradients of the
+// step. So the ranks are at most one step apart, and one that is behind has
+// what it needs: it applies the step with the verdict of those that passed it.
+//
+// Threads: values.
+
+#ifndef LOCKSTEP_RECOVERY_H_
+#define LOCKSTEP_RECOVERY_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "lockstep/verdict.h"
+
+namespace lockstep {
+
+enum class RecoveryKind : uint8_t {
+  // Compute the step in progress again, with the same samples: nobody has
+  // applied it.
+  kReplay = 1,
+  // Apply the gradients of the step in progress, which are in their buckets,
+  // with `verdict`: others have.
+  kRollForward,
+  // This rank's state, or other ranks' that nobody else has, is lost: the state
+  // comes from other ranks or from a checkpoint, by StateReplicas::Resume.
+  kRestore,
+};
+
+struct Recovery {
+  RecoveryKind kind = RecoveryKind::kReplay;
+  // kRollForward: what Finish would have returned.
+  std::optional<Verdict> verdict = std::nullopt;
+  // The number of the next epoch's first step: steps of the job's lifetime.
+  uint64_t steps = 0;
+  // The epoch that ended.
+  uint64_t epoch = 0;
+  // This rank has the state that the next epoch begins with, once it has
+  // carried this out.
+  bool holds_state = false;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_RECOVERY_H_

@@ -1,0 +1,137 @@
+// Session::Recover: from the end of an epoch to the decision how training goes
+// on, and to what this rank must do for it.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/session/session_impl.h"
+#include "plan/state/recovery.h"
+
+namespace lockstep {
+
+using session::SessionPhase;
+using session::View;
+using session::WhyOver;
+
+void Session::Impl::SetStepOwner(std::shared_ptr<const StepOwner> owner) {
+  MutexLock lock(&mutex_);
+  step_owner_ = std::move(owner);
+}
+
+void Session::Impl::RemoveStepOwner() {
+  MutexLock lock(&mutex_);
+  last_verdict_ = step_owner_->last_verdict();
+  step_owner_ = nullptr;
+}
+
+// A newcomer holds the state once it has received it, or has trained: then it
+// had state that the program took from elsewhere.
+bool Session::Impl::HoldsStateAt(uint64_t step) const {
+  const std::vector<uint32_t>& all = holders();
+  const bool began_with_it =
+      std::find(all.begin(), all.end(), static_cast<uint32_t>(rank())) !=
+      all.end();
+  return began_with_it || (all.empty() && first_step() == 0) ||
+         step > first_step() || state_.loaded();
+}
+
+void Session::Impl::Quiesced(protocol::EpochReport report) {
+  report.holds_state = HoldsStateAt(report.position.step);
+  {
+    MutexLock lock(&mutex_);
+    if (report_) return;
+    report_ = report;
+  }
+  event_loop_->Post(session::Quiesced{std::move(report)});
+  event_loop_->Notify();
+}
+
+absl::StatusOr<Recovery> Session::Impl::Recover() {
+  const auto ended = event_loop_->view();
+  if (ended->phase != SessionPhase::kEnded) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "Recover is for an epoch that has ended: epoch %d %s", epoch().value,
+        IsOver(*ended) ? "was left" : "lives"));
+  }
+  bool has_owner = false;
+  {
+    MutexLock lock(&mutex_);
+    has_owner = step_owner_ != nullptr;
+  }
+  // Without an owner, or after it, no step is in progress.
+  if (!has_owner) Quiesced({.position = {.step = std::max(step(), first_step())}});
+
+  const auto view = event_loop_->Await(
+      [](const View& v) {
+        return v.recovery || v.job_over || !v.fenced.ok() ||
+               v.phase != SessionPhase::kEnded;
+      },
+      clock_->Now() + spec().timeouts.join);
+  if (view->job_over || view->phase != SessionPhase::kEnded) {
+    return WhyOver(*view);
+  }
+  Recovery recovery{.kind = RecoveryKind::kRestore, .epoch = epoch().value};
+  if (view->recovery) {
+    recovery.steps = view->recovery->steps;
+    auto carried_out = CarryOut(*view->recovery, std::move(recovery));
+    if (!carried_out.ok()) return carried_out;
+    recovery = *std::move(carried_out);
+  } else if (view->fenced.ok()) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "epoch %d of job %s ended, and within %s the coordinator has not said "
+        "how training goes on: %s. The epoch ended because: %s",
+        epoch().value, spec().name, absl::FormatDuration(spec().timeouts.join),
+        view->connected ? "it waits for other ranks" : "it is not heard",
+        view->status.message()));
+  }
+  MutexLock lock(&mutex_);
+  recovered_ = true;
+  return recovery;
+}
+
+absl::StatusOr<Recovery> Session::Impl::CarryOut(
+    const protocol::RecoveryDecision& decision, Recovery recovery) {
+  const auto own = static_cast<uint32_t>(rank());
+  const bool holds = std::find(decision.holders.begin(), decision.holders.end(),
+                               own) != decision.holders.end();
+  if (!holds) return recovery;
+  protocol::Position position;
+  std::shared_ptr<const StepOwner> owner;
+  {
+    MutexLock lock(&mutex_);
+    if (report_) position = report_->position;
+    owner = step_owner_;
+  }
+  recovery.holds_state = true;
+  recovery.kind = RecoveryKind::kReplay;
+  if (position.step != decision.steps) {
+    if (owner == nullptr) {
+      return absl::FailedPreconditionError(
+          "the GradientSync is to apply one more step, and was destroyed "
+          "before Recover");
+    }
+    auto verdict = owner->roll_forward(decision.verdict);
+    if (!verdict.ok()) return verdict.status();
+    recovery.kind = RecoveryKind::kRollForward;
+    recovery.verdict = *std::move(verdict);
+  }
+  if (!IsHeld(decision.holders)) recovery.kind = RecoveryKind::kRestore;
+  return recovery;
+}
+
+// The ranks hold all of the registered state together.
+bool Session::Impl::IsHeld(const std::vector<uint32_t>& holders) const {
+  const absl::StatusOr<RegisteredState> state = state_.Agreed();
+  if (!state.ok()) return true;  // none is registered
+  std::vector<int> healthy(holders.begin(), holders.end());
+  std::vector<int> lost;
+  for (int rank = 0; rank < static_cast<int>(members().size()); ++rank) {
+    if (!std::binary_search(healthy.begin(), healthy.end(), rank)) {
+      lost.push_back(rank);
+    }
+  }
+  return plan::PlanRecovery(*state->tensors, spec().mesh, lost, healthy).ok();
+}
+
+}  // namespace lockstep

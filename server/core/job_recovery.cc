@@ -1,0 +1,120 @@
+// The part of Job about recovery: the reports of an ended epoch's members, the
+// decision (recovery_tracker.h), and who holds the state in the next epoch.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "server/core/job.h"
+#include "server/core/status_text.h"
+
+namespace lockstep::core {
+
+using protocol::CauseKind;
+
+void Job::AwaitReports(const std::vector<int>& lost) {
+  recovery_.emplace(durable_.members, durable_.left);
+  for (const int rank : lost) {
+    recovery_->Forget(durable_.members[rank].worker);
+  }
+}
+
+void Job::On(const Worker& worker, const protocol::EpochReport& message,
+             EventContext& context) {
+  step_ = std::max(step_, message.position.step);
+  budget_.Correct(step_);
+  const uint64_t step = message.position.step;
+  const bool has_passed = !message.verdict.empty() && step > 0;
+  const std::string passed =
+      has_passed
+          ? absl::StrCat(" and has passed the verdict of step ", step - 1)
+          : "";
+  Remember(absl::StrFormat("%s stands %s%s", worker.name.value,
+                           Where(message.position), passed),
+           context);
+  if (!recovery_) return;
+  if (!durable_.recovery) {
+    recovery_->Report(worker.name, message);
+    return Settle(context);
+  }
+  context.out.Send(worker.session, name(), durable_.epoch, *durable_.recovery);
+}
+
+// The worker has ended its epoch, with evidence that had no effect here: the
+// others cannot go on without it.
+void Job::EndWith(const Worker& worker, EventContext& context) {
+  const int rank = RankOf(worker);
+  EndEpoch({{.kind = CauseKind::kLocalFailure,
+             .workers = {worker.name},
+             .message = absl::StrFormat(
+                 "%s has ended the epoch without a cause that is known here, "
+                 "%s",
+                 WhoIs(worker), epoch_->WhereIs(rank, context.now))},
+            Again::kIfBudgetAllows,
+            {}},
+           context);
+}
+
+void Job::ForgetReport(const WorkerName& worker, EventContext& context) {
+  if (!recovery_) return;
+  recovery_->Forget(worker);
+  Settle(context);
+}
+
+void Job::Settle(EventContext& context) {
+  if (!recovery_ || !recovery_->settled() || over()) return;
+  reports_by_ = absl::InfiniteFuture();
+  if (!durable_.recovery && recovery_->any_reported()) {
+    const protocol::RecoveryDecision decision = recovery_->Decide();
+    if (!decision.holders.empty()) step_ = decision.steps;
+    context.out.Record(name(),
+                       record::RecoveryDecided{durable_.epoch, decision});
+    Remember(absl::StrFormat("epoch %d is settled: %s", durable_.epoch.value,
+                             DecisionText(decision)),
+             context);
+    for (const protocol::Member& member : durable_.members) {
+      const Worker* worker = roster_.Find(member.worker);
+      if (worker == nullptr || worker->generation != member.generation) {
+        continue;
+      }
+      context.out.Send(worker->session, name(), durable_.epoch, decision);
+    }
+  }
+  TryForm(context);
+}
+
+void Job::ForgetTheAbsent(EventContext& context) {
+  reports_by_ = absl::InfiniteFuture();
+  if (!recovery_) return;
+  for (const WorkerName& name : recovery_->Awaited()) {
+    const Worker* worker = roster_.Find(name);
+    const bool is_here = worker != nullptr && worker->session.value != 0;
+    if (!is_here) recovery_->Forget(name);
+  }
+  Settle(context);
+}
+
+bool Job::Holds(const WorkerName& worker, const protocol::Hello& hello,
+                EventContext& context) {
+  if (!hello.held) return false;
+  const auto& decision = durable_.recovery;
+  const bool is_about_this_epoch =
+      !epoch_ && decision && hello.held->epoch == durable_.epoch;
+  if (is_about_this_epoch && hello.held->steps == decision->steps) {
+    for (const uint32_t rank : decision->holders) {
+      if (durable_.members[rank].worker == worker) return true;
+    }
+  }
+  Remember(absl::StrFormat(
+               "%s says that it holds the state after %s, of epoch %d: it does "
+               "not, and is a newcomer",
+               worker.value, Count(hello.held->steps, "step"),
+               hello.held->epoch.value),
+           context);
+  return false;
+}
+
+}  // namespace lockstep::core

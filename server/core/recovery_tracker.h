@@ -1,0 +1,72 @@
+// From the end of an epoch to the decision how training goes on.
+//
+//   the epoch ends: every member is awaited
+//     EpochReport             ─▶ reported
+//     Leave, clean            ─▶ left
+//     lost, left uncleanly,
+//     or joined again         ─▶ gone
+//   nobody is awaited any more ─▶ Decide
+//
+// A rank passes the verdict of a step only when all ranks have entered it, and
+// a rank enters it only when it has all reduced gradients of that step. So two
+// ranks are at most one step apart, and a rank that is behind has the gradients
+// that it must apply: the decision is the position of the rank that is ahead,
+// and the verdict that it passed. docs/architecture.md, "Step agreement".
+//
+// Only reports count, and leaves after the last step: progress may be old. A
+// rank that reported never passes a verdict afterwards.
+//
+// Threads: none.
+
+#ifndef LOCKSTEP_SERVER_CORE_RECOVERY_TRACKER_H_
+#define LOCKSTEP_SERVER_CORE_RECOVERY_TRACKER_H_
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "protocol/evidence.h"
+#include "protocol/ids.h"
+#include "protocol/types.h"
+#include "server/core/durable_state.h"
+
+namespace lockstep::core {
+
+class RecoveryTracker {
+ public:
+  // `left`: members that left cleanly. Both are of the epoch that ended.
+  RecoveryTracker(const SharedList<protocol::Member>& members,
+                  const std::map<WorkerName, Departure>& left);
+
+  // A repeated report changes nothing. One of a member that was lost counts: it
+  // has come back.
+  void Report(const WorkerName& worker, const protocol::EpochReport& report);
+  // No report of the member will follow. One that has reported stays so.
+  void Forget(const WorkerName& worker);
+
+  bool settled() const { return awaited_ == 0; }
+  // In rank order.
+  std::vector<WorkerName> Awaited() const;
+  bool any_reported() const;
+  // Once settled.
+  protocol::RecoveryDecision Decide() const;
+
+ private:
+  struct Awaiting {};
+  struct Gone {};
+  using Standing =
+      std::variant<Awaiting, protocol::EpochReport, Departure, Gone>;
+
+  std::vector<WorkerName> names_;   // by rank
+  std::vector<Standing> standing_;  // by rank
+  std::map<WorkerName, size_t> ranks_;
+  int awaited_ = 0;
+};
+
+// "replay step 41", "roll forward to step 42"; for people.
+std::string DecisionText(const protocol::RecoveryDecision& decision);
+
+}  // namespace lockstep::core
+
+#endif  // LOCKSTEP_SERVER_CORE_RECOVERY_TRACKER_H_
