@@ -597,6 +597,85 @@ TEST(EngineTest, ReportsWhereItStands) {
       << "the verdict it passed";
 }
 
+// Gradients need no transfer, so a rank waits for the verdict alone.
+const Registered kAlone[] = {
+    {{.name = "w", .shape = {4}, .axes = {"data"}}, 1}};
+
+// Rank 0 of a job whose rank 1 never enters the verdict of its step.
+class RollForwardTest : public testing::Test {
+ protected:
+  explicit RollForwardTest(uint64_t step = 5)
+      : job_("data=1,model=2", {std::begin(kAlone), std::end(kAlone)}, {},
+             {step, step}) {}
+
+  // The bytes of a verdict that both ranks of such a job passed.
+  static std::string PassedAt(uint64_t step) {
+    Job passed("data=1,model=2", {std::begin(kAlone), std::end(kAlone)}, {},
+               {step, step});
+    passed.Run([](int rank, Engine& engine) {
+      FillView(engine, 0, static_cast<float>(rank + 2));
+      EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+      EXPECT_TRUE(FinishAndWait(engine, {.samples = 3.0 + rank}).ok());
+    });
+    EXPECT_EQ(passed.engine(1).last_verdict(), passed.engine(0).last_verdict());
+    return passed.engine(1).last_verdict();
+  }
+
+  protocol::EpochReport EndInTheVerdict() {
+    Engine& engine = job_.engine(0);
+    FillView(engine, 0, 2);
+    EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    std::thread waiter([&] {
+      EXPECT_FALSE(FinishAndWait(engine, {.samples = 3}).ok());
+    });
+    while (engine.progress().position.phase != protocol::Phase::kVerdict) {
+      std::this_thread::yield();
+    }
+    const protocol::EpochReport report =
+        engine.Abort(absl::AbortedError("rank 1 died"));
+    waiter.join();
+    return report;
+  }
+
+  Job job_;
+};
+
+TEST_F(RollForwardTest, AppliesTheVerdictThatAnotherRankPassed) {
+  const std::string verdict = PassedAt(5);
+  const protocol::EpochReport report = EndInTheVerdict();
+  EXPECT_EQ(report.position,
+            (protocol::Position{5, protocol::Phase::kVerdict}));
+  EXPECT_EQ(report.verdict, "");
+  const auto passed = job_.engine(0).RollForward(verdict);
+  ASSERT_TRUE(passed.ok()) << passed.status();
+  EXPECT_EQ(passed->step, 5u);
+  EXPECT_EQ(passed->samples, 7);
+  EXPECT_DOUBLE_EQ(passed->global_norm, std::sqrt(4 * 4.0 + 4 * 9.0));
+  EXPECT_TRUE(passed->finite);
+  EXPECT_THAT(passed->contributed, ElementsAre(true));
+  EXPECT_THAT(Floats(job_.engine(0), 0), ElementsAre(2, 2, 2, 2));
+}
+
+TEST_F(RollForwardTest, RefusesTheVerdictOfAnotherStep) {
+  const std::string later = PassedAt(6);
+  EndInTheVerdict();
+  EXPECT_EQ(job_.engine(0).RollForward(later).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(job_.engine(0).RollForward("short").status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_F(RollForwardTest, IsForRanksThatWaitForAVerdict) {
+  const std::string verdict = PassedAt(5);
+  EXPECT_EQ(job_.engine(0).RollForward(verdict).status().code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "the epoch lives";
+  job_.engine(0).Abort(absl::AbortedError("over"));
+  EXPECT_EQ(job_.engine(0).RollForward(verdict).status().code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "no step is in progress";
+}
+
 absl::StatusOr<ArenaBuffer> NoMemory(size_t) {
   return absl::ResourceExhaustedError("there is none");
 }
