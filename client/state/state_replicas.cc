@@ -9,11 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/text/rank_list.h"
 #include "client/checkpoint/safetensors.h"
 #include "client/collectives/axis_group_impl.h"
 #include "client/session/session_impl.h"
 #include "client/state/recovery.h"
 #include "client/state/replica_check.h"
+#include "lockstep/checkpointer.h"
 #include "lockstep/session.h"
 #include "plan/state/ranges.h"
 #include "plan/state/recovery.h"
@@ -68,12 +70,7 @@ class StateReplicas::Impl {
 
   absl::Status Recover(std::vector<int> newcomers) {
     std::sort(newcomers.begin(), newcomers.end());
-    std::vector<int> healthy;
-    for (int rank = 0; rank < session_.world_size(); ++rank) {
-      if (!std::binary_search(newcomers.begin(), newcomers.end(), rank)) {
-        healthy.push_back(rank);
-      }
-    }
+    const std::vector<int> healthy = Others(newcomers);
     return Run(
         "StateReplicas::Recover",
         absl::StrCat("recover ", absl::StrJoin(newcomers, ",")),
@@ -89,7 +86,58 @@ class StateReplicas::Impl {
         });
   }
 
+  absl::StatusOr<ResumedState> Resume(AsyncCheckpointer* checkpoints) {
+    Session::Impl& session = session_.impl();
+    const std::vector<uint32_t>& holders = session.holders();
+    if (holders.empty() && session.first_step() == 0) {
+      return ResumedState{.origin = StateOrigin::kInitial};
+    }
+    const std::vector<int> healthy(holders.begin(), holders.end());
+    const std::vector<int> newcomers = Others(healthy);
+    if (newcomers.empty()) return ResumedState{.origin = StateOrigin::kKept};
+    const auto state = session.state().Agreed();
+    if (!state.ok()) return state.status();
+    if (state->tensors->empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          RankList(newcomers),
+          " joined without the state of the job, and none is registered: "
+          "Session::RegisterState"));
+    }
+    absl::Status lost = absl::FailedPreconditionError("no rank has the state");
+    if (!healthy.empty()) {
+      lost = plan::PlanRecovery(*state->tensors, mesh(), newcomers, healthy)
+                 .status();
+    }
+    if (lost.ok()) {
+      absl::Status recovered = Recover(newcomers);
+      if (!recovered.ok()) return recovered;
+      session.state().NoteLoaded();
+      return ResumedState{.origin = StateOrigin::kPeers};
+    }
+    if (checkpoints == nullptr || !checkpoints->newest()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the state of the job after ", session.first_step(),
+                       " steps is lost, and there is no checkpoint: ",
+                       lost.message()));
+    }
+    auto training = checkpoints->Load();
+    if (!training.ok()) return training.status();
+    return ResumedState{.origin = StateOrigin::kCheckpoint,
+                        .training = *std::move(training)};
+  }
+
  private:
+  // The ranks of the job that are not among these.
+  std::vector<int> Others(const std::vector<int>& ranks) const {
+    std::vector<int> others;
+    for (int rank = 0; rank < session_.world_size(); ++rank) {
+      if (!std::binary_search(ranks.begin(), ranks.end(), rank)) {
+        others.push_back(rank);
+      }
+    }
+    return others;
+  }
+
   const Mesh& mesh() const { return session_.spec().mesh; }
 
   // Runs `body` on all ranks, as a call of the group.
@@ -138,6 +186,11 @@ absl::StatusOr<std::unique_ptr<StateReplicas>> StateReplicas::Create(
 StateReplicas::StateReplicas(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)) {}
 StateReplicas::~StateReplicas() = default;
+
+absl::StatusOr<ResumedState> StateReplicas::Resume(
+    AsyncCheckpointer* checkpoints) {
+  return impl_->Resume(checkpoints);
+}
 
 absl::Status StateReplicas::Check() { return impl_->Check(); }
 

@@ -144,6 +144,7 @@ class Epoch {
   EpochContext With(EventContext& event) {
     return {durable_, members_, steps_.progress(), log_, event};
   }
+  protocol::EpochFormed Formed(int rank) const;
   const JobSpec& spec() const { return durable_.spec; }
   const ProgressTracker& progress() const { return steps_.progress(); }
 

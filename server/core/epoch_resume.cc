@@ -23,11 +23,14 @@ namespace lockstep::core {
 
 // --- Members ----------------------------------------------------------------
 
+protocol::EpochFormed Epoch::Formed(int rank) const {
+  return {rank, members_.list(), durable_.first_step, durable_.holders};
+}
+
 void Epoch::Announce(EventContext& event) {
   EpochContext context = With(event);
   for (int rank = 0; rank < members_.size(); ++rank) {
-    context.Send(rank, protocol::EpochFormed{rank, members_.list(),
-                                             durable_.first_step});
+    context.Send(rank, Formed(rank));
   }
   if (durable_.wanted != protocol::DesiredCommands{})
     context.SendAll(durable_.wanted);
@@ -53,8 +56,7 @@ std::optional<EpochEnd> Epoch::Resume(int rank, const protocol::Hello& hello,
 void Epoch::Restate(int rank, EpochContext& context) {
   registry_.Repeat(rank);
   early_.erase(rank);
-  context.Send(
-      rank, protocol::EpochFormed{rank, members_.list(), durable_.first_step});
+  context.Send(rank, Formed(rank));
   // After a restart the plan can be fetched only once it is compiled again.
   if (revisions_.has_plan()) {
     context.Send(rank,

@@ -5,7 +5,7 @@
 //   session->RegisterState({.name = "w", .shape = {64, 10}}, w.data());
 //   auto replicas = StateReplicas::Create(*session);    // declared ...
 //   sync->Seal();                                       // ... and connected
-//   if (is_restarted) (*replicas)->Recover({2});        // rank 2 has nothing
+//   (*replicas)->Resume();                              // newcomers have it now
 //   for (...) {
 //     ...
 //     if (step % 100 == 0) {
@@ -35,16 +35,35 @@
 #ifndef LOCKSTEP_STATE_REPLICAS_H_
 #define LOCKSTEP_STATE_REPLICAS_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "lockstep/export.h"
+#include "lockstep/training_state.h"
 
 namespace lockstep {
 
 class Session;
+
+class AsyncCheckpointer;
+
+// Where the state came from that an epoch begins with.
+enum class StateOrigin : uint8_t {
+  kInitial = 1,  // the job begins: each rank has what the program set
+  kKept,         // all ranks have it from the epoch before
+  kPeers,        // newcomers received it from the others
+  kCheckpoint,   // all ranks loaded it
+};
+
+struct ResumedState {
+  StateOrigin origin = StateOrigin::kInitial;
+  // kCheckpoint: that of the checkpoint.
+  std::optional<TrainingState> training;
+};
 
 class LOCKSTEP_EXPORT StateReplicas {
  public:
@@ -62,6 +81,17 @@ class LOCKSTEP_EXPORT StateReplicas {
   // that differs, its elements, and the ranks: those that differ from more than
   // half of the holders, or all holders.
   absl::Status Check();
+
+  // Gives each rank the state that the epoch begins with, once it is sealed and
+  // before its first step: what Session::Recover returned in the epoch before,
+  // and was passed to Session::Join, says who has it. Newcomers receive it as by
+  // Recover. If no rank has all of it any more, all ranks load the newest
+  // checkpoint of `checkpoints`, which they have created; null: without one.
+  //
+  // FailedPrecondition: the state is lost, and there is no checkpoint; or none
+  // is registered, and there are newcomers. Else the errors of Recover and of
+  // AsyncCheckpointer::Load.
+  absl::StatusOr<ResumedState> Resume(AsyncCheckpointer* checkpoints = nullptr);
 
   // Sends the newcomers, whose memory may have any contents, all state that
   // they hold, from the other ranks: from several holders at once, and
