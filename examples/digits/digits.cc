@@ -12,7 +12,8 @@
 // also computes the gradients of all others, and proves that gradients that
 // were sent as halves differ by rounding only. With --device cuda network and
 // buckets are in GPU memory. With --state the training is saved every few
-// steps, and with --resume it begins with the newest checkpoint.
+// steps, and with --resume it begins with the newest checkpoint. In a job with
+// limits.max_restarts the workers go on when one is lost (host_training.h).
 
 #include <cstdio>
 #include <memory>
@@ -23,15 +24,15 @@
 #include "absl/strings/str_format.h"
 #include "base/command_line.h"
 #include "client/session/identity.h"
-#include "examples/digits/bound_gradients.h"
 #include "examples/digits/dataset.h"
 #include "examples/digits/device/cuda_device.h"
 #include "examples/digits/device/device_training.h"
 #include "examples/digits/flags.h"
 #include "examples/digits/gradient_audit.h"
+#include "examples/digits/host_training.h"
 #include "examples/digits/network.h"
 #include "examples/digits/progress_report.h"
-#include "examples/digits/saved_training.h"
+#include "examples/digits/save_options.h"
 #include "examples/digits/traffic_report.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
@@ -50,65 +51,6 @@ struct WorkerFlags {
   SaveOptions save;
 };
 
-// Trains on the host: the network's loops, and buckets in host memory. `audit`
-// checks each step's gradients before the update. `saved` is opened here.
-template <typename T>
-absl::Status TrainOnHost(const Recipe& recipe, const TrainingSet& training_set,
-                         const Samples& samples, Session& session,
-                         Network<T>& network, SavedTraining<T>& saved,
-                         const std::function<void(int64_t, double)>& report,
-                         const std::function<absl::Status(int64_t)>& audit) {
-  using Bound = BoundGradients<T, Network<T>>;
-  absl::StatusOr<Bound> bound = Bound::Bind(
-      network, session,
-      [&](GradientSync& sync, ParameterId id, Parameter<T>& parameter) {
-        return saved.Register(sync, id, parameter);
-      });
-  if (!bound.ok()) return bound.status();
-
-  bool was_last = false;
-  bool save_asked = false;  // by an operator
-  Hooks<T> hooks;
-  if (session.spec().sync == SyncMode::kNegotiated) {
-    hooks.step_begins = [&] { return bound->BeginPass(); };
-  }
-  const int leaves = session.spec().reproducible.leaves;
-  Recipe mine = recipe;
-  if (leaves > 0) mine.leaves = leaves / session.world_size();
-  const bool sliced = session.spec().sync == SyncMode::kReduceScatter;
-  if (sliced) {
-    bound->BindValues();
-    hooks.step_begins = [&] { return bound->sync().GatherParameters(); };
-    hooks.parameter_needed = [&](Parameter<T>& p) { return bound->Await(p); };
-  }
-  hooks.was_last = [&was_last] { return was_last; };
-  hooks.gradient_ready = [&](Parameter<T>& parameter) {
-    return bound->Submit(parameter);
-  };
-  hooks.before_update = [&](int64_t step,
-                            double) -> absl::StatusOr<digits::Verdict> {
-    const double mine = static_cast<double>(samples(step).size());
-    absl::StatusOr<lockstep::Verdict> verdict =
-        bound->sync().Finish({.samples = mine});
-    if (!verdict.ok()) return verdict.status();
-    was_last = verdict->IsLast();
-    save_asked = verdict->Holds(Command::kSave);
-    if (!verdict->finite) return Verdict::kSkip;
-    if (absl::Status same = audit(step); !same.ok()) return same;
-    return Verdict::kApply;
-  };
-  hooks.after_update = [&](int64_t step, double loss) {
-    saved.Passed(step, save_asked);
-    report(step, loss);
-  };
-  Trainer<T> trainer(network, mine, training_set, samples, hooks);
-  const absl::StatusOr<int64_t> first = saved.Open(trainer.sgd());
-  if (!first.ok()) return first.status();
-  absl::Status trained = trainer.Run(*first, recipe.steps);
-  if (trained.ok()) trained = saved.Finish();
-  return trained.ok() && sliced ? bound->Settle() : trained;
-}
-
 template <typename T>
 absl::Status TrainOnGpu(const Recipe& recipe, const TrainingSet& training_set,
                         const Samples& samples, Session& session,
@@ -120,8 +62,10 @@ absl::Status TrainOnGpu(const Recipe& recipe, const TrainingSet& training_set,
                           network, report);
 }
 
+// `session` is the last one afterwards.
 template <typename T>
-absl::Status Train(const WorkerFlags& worker, Session& session) {
+absl::Status Train(const WorkerFlags& worker, const JoinOptions& options,
+                   std::unique_ptr<Session>* session) {
   const TrainingFlags& flags = worker.training;
   const absl::StatusOr<Dataset> dataset = ParseDigits(EmbeddedCsv());
   if (!dataset.ok()) return dataset.status();
@@ -133,18 +77,18 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
       .dataset_size = static_cast<int64_t>(split->train.size()),
       .global_batch = flags.recipe.global_batch};
   const auto samples_of = [&](int64_t step, int rank) {
-    return ShareOfStep(stream, step, rank, session.world_size());
+    return ShareOfStep(stream, step, rank, (*session)->world_size());
   };
   const auto samples = [&](int64_t step) {
-    return samples_of(step, session.rank());
+    return samples_of(step, (*session)->rank());
   };
   const TrainingSet training_set{*dataset, split->train};
 
   Network<T> network = DigitsNetwork<T>(flags.recipe.seed);
   std::optional<GradientAudit<T>> audit;
   if (worker.audit) {
-    audit.emplace(session.spec().buckets, session.world_size(), flags.recipe,
-                  training_set, samples_of);
+    audit.emplace((*session)->spec().buckets, (*session)->world_size(),
+                  flags.recipe, training_set, samples_of);
   }
   const auto check = [&](int64_t step) {
     return audit ? audit->Check(step, network) : absl::OkStatus();
@@ -153,20 +97,26 @@ absl::Status Train(const WorkerFlags& worker, Session& session) {
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   const auto show = [&](int64_t step, double loss) {
     // Worker 0's share of the loss, scaled as if all shares were equal.
-    if (session.rank() == 0) report.Passed(step, loss * session.world_size());
+    if ((*session)->rank() != 0) return;
+    report.Passed(step, loss * (*session)->world_size());
   };
-  SavedTraining<T> saved(worker.save, session, flags.recipe,
-                         static_cast<int64_t>(split->train.size()));
+  const auto train_on_host = [&] {
+    return HostTraining<T>({.recipe = flags.recipe,
+                            .save = worker.save,
+                            .join = options,
+                            .machine_progress = flags.machine_progress},
+                           training_set, *session, network, {check, show})
+        .Run();
+  };
   const absl::Status trained =
       worker.device == "cuda"
-          ? TrainOnGpu<T>(flags.recipe, training_set, samples, session, network,
-                          show)
-          : TrainOnHost<T>(flags.recipe, training_set, samples, session,
-                           network, saved, show, check);
+          ? TrainOnGpu<T>(flags.recipe, training_set, samples, **session,
+                          network, show)
+          : train_on_host();
   if (!trained.ok()) return trained;
   if (audit) std::printf("gradient error: %.3f\n", audit->worst());
 
-  if (session.rank() == 0) {
+  if ((*session)->rank() == 0) {
     std::printf("test accuracy: %.2f %%\n",
                 100 * Accuracy(network, *dataset, split->test));
   }
@@ -242,8 +192,8 @@ absl::Status Run(const WorkerFlags& flags) {
   if (absl::Status can = CheckLeaves(flags, **session); !can.ok()) return can;
   if (absl::Status can = CheckAudit(flags, **session); !can.ok()) return can;
   absl::Status trained = flags.training.dtype == "f64"
-                             ? Train<double>(flags, **session)
-                             : Train<float>(flags, **session);
+                             ? Train<double>(flags, *options, &*session)
+                             : Train<float>(flags, *options, &*session);
   if (!trained.ok()) return trained;
   if (flags.training.machine_progress) ReportTraffic((*session)->lane_bytes());
   return (*session)->Leave();

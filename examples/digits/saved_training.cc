@@ -26,7 +26,9 @@ SavedTraining<T>::SavedTraining(const SaveOptions& options, Session& session,
 template <typename T>
 absl::Status SavedTraining<T>::Register(GradientSync& sync, ParameterId id,
                                         Parameter<T>& parameter) {
-  if (options_.directory.empty()) return absl::OkStatus();
+  if (options_.directory.empty() && !options_.recovers) {
+    return absl::OkStatus();
+  }
   sync_ = &sync;
   ids_.push_back(id);
   // With sync: reduce_scatter the values are in the library's memory.
@@ -38,12 +40,12 @@ absl::Status SavedTraining<T>::Register(GradientSync& sync, ParameterId id,
 
 template <typename T>
 absl::StatusOr<int64_t> SavedTraining<T>::Open(Sgd<T>& sgd) {
-  if (options_.directory.empty()) return 0;
   for (size_t i = 0; i < ids_.size(); ++i) {
     absl::Status set =
         sync_->SetSliceMemory(ids_[i], kVelocity, sgd.velocity(i).data());
     if (!set.ok()) return set;
   }
+  if (options_.directory.empty()) return 0;
   auto checkpointer =
       AsyncCheckpointer::Create(session_, {.directory = options_.directory});
   if (!checkpointer.ok()) return checkpointer.status();

@@ -1,4 +1,5 @@
-// Saves the state of a training to checkpoints, and goes on from one.
+// Registers the state of a training, saves it to checkpoints, and goes on from
+// one.
 //
 //   SavedTraining<double> saved(options, session, recipe, samples);
 //   ... saved.Register(sync, id, parameter) for each, before Seal ...
@@ -45,6 +46,8 @@ class SavedTraining {
   // outlive this object. Returns the step to begin with. FailedPrecondition if
   // the checkpoint is of another training.
   absl::StatusOr<int64_t> Open(Sgd<T>& sgd);
+  // Null without a folder.
+  AsyncCheckpointer* checkpointer() const { return checkpointer_.get(); }
 
   // The update of a step was applied. Saves after every options.save_every
   // steps, and if `asked`. A save that fails is a warning: training goes on.

@@ -438,6 +438,11 @@ RecordMatcher WorkerLeft(std::string_view worker, uint64_t epoch) {
         return r.worker.value == name && r.epoch.value == epoch;
       });
 }
+RecordMatcher RecoveryDecided(uint64_t epoch) {
+  return Is<record::RecoveryDecided, record::Body>(
+      absl::StrCat("recovery from epoch ", epoch),
+      [=](const record::RecoveryDecided& r) { return r.epoch.value == epoch; });
+}
 RecordMatcher CommandsWanted(std::initializer_list<Command> commands) {
   const std::vector<Command> expected = commands;
   return Is<record::CommandsWanted, record::Body>(

@@ -135,6 +135,7 @@ RecordMatcher PlanAdopted(uint64_t epoch);
 RecordMatcher EpochFinished(uint64_t epoch);
 RecordMatcher JobEnded(record::JobOutcome outcome);
 RecordMatcher WorkerLeft(std::string_view worker, uint64_t epoch);
+RecordMatcher RecoveryDecided(uint64_t epoch);
 RecordMatcher CommandsWanted(std::initializer_list<Command> commands);
 RecordMatcher JobArchived(std::string_view as);
 RecordMatcher JobAdopted(std::string_view job, uint64_t epoch,

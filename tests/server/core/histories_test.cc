@@ -52,6 +52,7 @@ class History {
 
   std::string LastEvents() const { return cluster_.LastEvents(); }
   const Promises& promises() const { return cluster_.promises(); }
+  int states_compared() const { return cluster_.states_compared(); }
 
  private:
   void PassTime() {
@@ -73,10 +74,9 @@ class History {
 
   void Move(Actor& actor) {
     const bool ended = actor.session.value != 0 && actor.act == Act::kEnded;
-    switch (ended ? Pick(4) : 0) {
-      case 0: return cluster_.Move(actor);
-      case 1:
-        return cluster_.Post(actor, protocol::EpochReport{actor.position, ""});
+    switch (ended ? Pick(8) : 0) {
+      default: return cluster_.Move(actor);
+      case 1: return cluster_.ComeAgain(actor);
       case 2: return cluster_.Post(actor, protocol::Leave{.clean = false});
       case 3:
         actor.BeginAgain();
@@ -213,6 +213,9 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   int starts = 0;
   int later_revisions = 0;
   int completed = 0;
+  int replays = 0;
+  int roll_forwards = 0;
+  int states_compared = 0;
   for (int seed = 1000; seed < 1060 && !HasFailure(); ++seed) {
     History history(seed);
     history.Run(2000);
@@ -222,6 +225,9 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
     starts += history.promises().starts();
     completed += history.promises().completed();
     later_revisions += history.promises().later_revisions();
+    replays += history.promises().replays();
+    roll_forwards += history.promises().roll_forwards();
+    states_compared += history.states_compared();
   }
   using protocol::CauseKind;
   for (const CauseKind kind :
@@ -234,6 +240,9 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   EXPECT_GT(starts, 1000);
   EXPECT_GT(completed, 30);
   EXPECT_GT(later_revisions, 30);
+  EXPECT_GT(replays, 300);
+  EXPECT_GT(roll_forwards, 10);
+  EXPECT_GT(states_compared, 500);
 }
 
 }  // namespace

@@ -59,6 +59,7 @@ class SimCluster {
         core_->FindPlan({spec_.name}, actor.next.digest) != nullptr;
     DataPlane& plane = planes_[{spec_.name, actor.epoch}];
     if (actor.act == Act::kRunning && !actor.holds_state) TakeState(actor);
+    if (actor.act == Act::kFormed) CompareStates(actor);
     Post(actor, NextWord(&actor, &plane, steps_));
   }
   // Sends Hello on a new stream, whether the worker has a stream or not.
@@ -77,6 +78,21 @@ class SimCluster {
     if (actor.reported) return Post(actor, protocol::Heartbeat{});
     actor.reported = true;
     Post(actor, actor.MakeReport());
+  }
+  // All that begin an epoch with the state have applied the same updates.
+  void CompareStates(const Actor& actor) {
+    if (!Actor::Contains(actor.holders, actor.rank)) return;
+    for (const Actor& other : actors_) {
+      if (other.epoch != actor.epoch || other.act == Act::kOut) continue;
+      if (!Actor::Contains(other.holders, other.rank)) continue;
+      ASSERT_GE(other.updates.size(), actor.first_step);
+      EXPECT_TRUE(std::equal(actor.updates.begin(),
+                             actor.updates.begin() + actor.first_step,
+                             other.updates.begin()))
+          << actor.name.value << " and " << other.name.value
+          << " have applied different updates";
+      ++compared_;
+    }
   }
   // The state of a newcomer: that of a member that holds it, which all of them
   // have alike; without any, that of a checkpoint.
@@ -187,6 +203,7 @@ class SimCluster {
   const Coordinator& core() const { return *core_; }
   absl::Time now() const { return now_; }
   const Promises& promises() const { return promises_; }
+  int states_compared() const { return compared_; }
   std::string LastEvents() const {
     std::string text;
     for (const Line& line : log_) {
@@ -267,6 +284,7 @@ class SimCluster {
   JobSpec spec_;
   std::vector<Actor> actors_;
   std::map<std::pair<std::string, EpochId>, DataPlane> planes_;
+  int compared_ = 0;
   uint64_t sessions_ = 0;
   uint64_t request_ = 0;
   std::deque<Line> log_;

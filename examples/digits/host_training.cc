@@ -1,0 +1,200 @@
+#include "examples/digits/host_training.h"
+
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/digits/recovery_report.h"
+
+namespace lockstep::digits {
+
+template <typename T>
+HostTraining<T>::HostTraining(const HostTrainingOptions& options,
+                              const TrainingSet& set,
+                              std::unique_ptr<Session>& session,
+                              Network<T>& network, Observers observers)
+    : options_(options),
+      set_(set),
+      session_(session),
+      network_(network),
+      observers_(std::move(observers)) {
+  Recipe mine = options_.recipe;
+  const int leaves = session_->spec().reproducible.leaves;
+  if (leaves > 0) mine.leaves = leaves / session_->world_size();
+  // With slices the optimizer is made once the values are bound.
+  if (!is_sliced()) {
+    trainer_.emplace(
+        network_, mine, set_, [this](int64_t step) { return Samples(step); },
+        MakeHooks());
+  }
+}
+
+template <typename T>
+std::vector<int64_t> HostTraining<T>::Samples(int64_t step) const {
+  const SampleStream stream{
+      .seed = options_.recipe.seed,
+      .dataset_size = static_cast<int64_t>(set_.rows.size()),
+      .global_batch = options_.recipe.global_batch};
+  return ShareOfStep(stream, step, session_->rank(), session_->world_size());
+}
+
+template <typename T>
+Hooks<T> HostTraining<T>::MakeHooks() {
+  Hooks<T> hooks;
+  if (session_->spec().sync == SyncMode::kNegotiated) {
+    hooks.step_begins = [this] { return epoch_->bound.BeginPass(); };
+  }
+  if (is_sliced()) {
+    hooks.step_begins = [this] {
+      return epoch_->bound.sync().GatherParameters();
+    };
+    hooks.parameter_needed = [this](Parameter<T>& p) {
+      return epoch_->bound.Await(p);
+    };
+  }
+  hooks.was_last = [this] { return was_last_; };
+  hooks.gradient_ready = [this](Parameter<T>& parameter) {
+    return epoch_->bound.Submit(parameter);
+  };
+  hooks.before_update = [this](int64_t step, double loss) {
+    return BeforeUpdate(step, loss);
+  };
+  hooks.after_update = [this](int64_t step, double loss) {
+    step_ = step + 1;
+    epoch_->saved.Passed(step, save_asked_);
+    if (observers_.passed) observers_.passed(step, loss);
+  };
+  return hooks;
+}
+
+template <typename T>
+absl::StatusOr<Verdict> HostTraining<T>::BeforeUpdate(int64_t step,
+                                                      double loss) {
+  loss_ = loss;
+  const double mine = static_cast<double>(Samples(step).size());
+  absl::StatusOr<lockstep::Verdict> verdict =
+      epoch_->bound.sync().Finish({.samples = mine});
+  if (!verdict.ok()) return verdict.status();
+  was_last_ = verdict->IsLast();
+  save_asked_ = verdict->Holds(Command::kSave);
+  if (!verdict->finite) return Verdict::kSkip;
+  if (observers_.audit) {
+    absl::Status same = observers_.audit(step);
+    if (!same.ok()) return same;
+  }
+  return Verdict::kApply;
+}
+
+template <typename T>
+absl::Status HostTraining<T>::Run() {
+  for (;;) {
+    const absl::Status trained = TrainInOneEpoch();
+    if (trained.ok()) return trained;
+    const bool has_ended = !session_->status().ok();
+    if (!has_ended || !recovers()) return trained;
+    Say(EndedEpoch{step_, std::string(session_->status().message())});
+    absl::StatusOr<Recovery> recovery = session_->Recover();
+    if (!recovery.ok()) return trained;
+    recovered_ = *std::move(recovery);
+    if (absl::Status joined = GoOn(); !joined.ok()) return joined;
+    if (was_last_) return absl::OkStatus();
+  }
+}
+
+template <typename T>
+absl::Status HostTraining<T>::TrainInOneEpoch() {
+  if (absl::Status begun = BeginEpoch(); !begun.ok()) return begun;
+  absl::Status trained = trainer_->Run(step_, options_.recipe.steps);
+  if (trained.ok()) trained = epoch_->saved.Finish();
+  if (trained.ok() && is_sliced()) trained = epoch_->bound.Settle();
+  if (trained.ok()) epoch_.reset();
+  return trained;
+}
+
+template <typename T>
+absl::Status HostTraining<T>::BeginEpoch() {
+  SaveOptions save = options_.save;
+  save.recovers = recovers();
+  // Later epochs, and newcomers to them, get the state from Resume.
+  save.resume = save.resume && session_->epoch() == 1;
+  SavedTraining<T> saved(save, *session_, options_.recipe,
+                         static_cast<int64_t>(set_.rows.size()));
+  std::unique_ptr<StateReplicas> replicas;
+  if (recovers()) {
+    auto made = StateReplicas::Create(*session_);
+    if (!made.ok()) return made.status();
+    replicas = *std::move(made);
+    const auto step = session_->RegisterScalar("step", &step_);
+    if (!step.ok()) return step.status();
+  }
+  auto bound = BoundGradients<T, Network<T>>::Bind(
+      network_, *session_,
+      [&](GradientSync& sync, ParameterId id, Parameter<T>& parameter) {
+        return saved.Register(sync, id, parameter);
+      });
+  if (!bound.ok()) return bound.status();
+  epoch_.emplace(
+      Epoch{*std::move(bound), std::move(saved), std::move(replicas)});
+  if (is_sliced()) {
+    epoch_->bound.BindValues();
+    Recipe mine = options_.recipe;
+    const int leaves = session_->spec().reproducible.leaves;
+    if (leaves > 0) mine.leaves = leaves / session_->world_size();
+    trainer_.emplace(
+        network_, mine, set_, [this](int64_t step) { return Samples(step); },
+        MakeHooks());
+  }
+  const absl::StatusOr<int64_t> first = epoch_->saved.Open(trainer_->sgd());
+  if (!first.ok()) return first.status();
+  if (save.resume) step_ = *first;
+  return epoch_->replicas == nullptr ? absl::OkStatus() : Resume();
+}
+
+template <typename T>
+absl::Status HostTraining<T>::Resume() {
+  const auto resumed =
+      epoch_->replicas->Resume(epoch_->saved.checkpointer());
+  if (!resumed.ok()) return resumed.status();
+  if (resumed->training) step_ = resumed->training->step;
+  if (session_->epoch() > 1) {
+    Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
+                     session_->epoch(), session_->generation(),
+                     NameOf(resumed->origin)});
+  }
+  recovered_.reset();
+  return absl::OkStatus();
+}
+
+// Carries the recovery out, and joins the next epoch.
+template <typename T>
+absl::Status HostTraining<T>::GoOn() {
+  if (recovered_->verdict) {
+    if (recovered_->verdict->finite) trainer_->ApplyUpdate();
+    was_last_ = recovered_->verdict->IsLast();
+    if (observers_.passed) observers_.passed(step_, loss_);
+    step_ += 1;
+  }
+  epoch_.reset();
+  if (was_last_) return absl::OkStatus();
+  session_.reset();
+  JoinOptions again = options_.join;
+  again.recovered = recovered_;
+  absl::StatusOr<std::unique_ptr<Session>> joined = Session::Join(again);
+  if (!joined.ok()) return joined.status();
+  session_ = *std::move(joined);
+  return absl::OkStatus();
+}
+
+template <typename T>
+template <typename Line>
+void HostTraining<T>::Say(const Line& line) const {
+  std::FILE* const out = options_.machine_progress ? stdout : stderr;
+  std::fprintf(out, "%s\n", ToMachineLine(line).c_str());
+  std::fflush(out);
+}
+
+template class HostTraining<float>;
+template class HostTraining<double>;
+
+}  // namespace lockstep::digits

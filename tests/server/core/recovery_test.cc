@@ -1,0 +1,234 @@
+// From the end of an epoch to the state that the next one begins with:
+// positions, the decision, and who holds the state.
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/core/recovery_tracker.h"
+#include "tests/server/core/coordinator_fixture.h"
+#include "tests/server/core/effect_matchers.h"
+
+namespace lockstep::core {
+namespace {
+
+using protocol::EpochReport;
+using protocol::Phase;
+using protocol::RecoveryDecision;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// --- The decision -----------------------------------------------------------
+
+class DecisionTest : public testing::Test {
+ protected:
+  static EpochReport At(uint64_t step, Phase phase, std::string verdict = "",
+                        bool holds_state = true) {
+    return {{step, phase}, std::move(verdict), holds_state};
+  }
+
+  RecoveryTracker Three(std::map<WorkerName, Departure> left = {}) {
+    return RecoveryTracker(
+        std::vector<protocol::Member>{{W(0)}, {W(1)}, {W(2)}}, left);
+  }
+};
+
+TEST_F(DecisionTest, WaitsForAllMembers) {
+  RecoveryTracker tracker = Three();
+  EXPECT_THAT(tracker.Awaited(), ElementsAre(W(0), W(1), W(2)));
+  tracker.Report(W(1), At(5, Phase::kCompute));
+  tracker.Report(W(1), At(9, Phase::kCompute));  // repeated: no effect
+  tracker.Report(W(7), At(9, Phase::kCompute));  // no member
+  tracker.Forget(W(2));
+  EXPECT_THAT(tracker.Awaited(), ElementsAre(W(0)));
+  EXPECT_FALSE(tracker.settled());
+  tracker.Report(W(0), At(5, Phase::kIdle));
+  EXPECT_TRUE(tracker.settled());
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{5, "", {0, 1}}));
+}
+
+TEST_F(DecisionTest, ALostMemberThatComesBackCounts) {
+  RecoveryTracker tracker = Three();
+  for (const int i : {0, 1, 2}) tracker.Forget(W(i));
+  EXPECT_FALSE(tracker.any_reported());
+  tracker.Report(W(2), At(4, Phase::kIdle));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{4, "", {2}}));
+}
+
+TEST_F(DecisionTest, NobodyPassedTheVerdict) {
+  RecoveryTracker tracker = Three();
+  tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
+  tracker.Report(W(1), At(5, Phase::kTransfer, "v4"));
+  tracker.Report(W(2), At(5, Phase::kVerdict, "v4"));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{5, "", {0, 1, 2}}));
+}
+
+TEST_F(DecisionTest, WhoIsBehindGetsTheVerdict) {
+  RecoveryTracker tracker = Three();
+  tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
+  tracker.Report(W(1), At(6, Phase::kIdle, "v5"));
+  tracker.Forget(W(2));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{6, "v5", {0, 1}}));
+}
+
+// The verdict that a rank ahead has is of the step before, from step 1 on:
+// that it is not empty says nothing.
+TEST_F(DecisionTest, AVerdictAloneIsNoReasonToRollForward) {
+  RecoveryTracker tracker = Three();
+  for (const int i : {0, 1, 2}) tracker.Report(W(i), At(5, Phase::kIdle, "v4"));
+  EXPECT_EQ(tracker.Decide().verdict, "");
+}
+
+TEST_F(DecisionTest, WhoCannotFollowIsANewcomer) {
+  RecoveryTracker tracker = Three();
+  tracker.Report(W(0), At(5, Phase::kTransfer, "v4"));  // no verdict to pass
+  tracker.Report(W(1), At(6, Phase::kIdle, "v5"));
+  tracker.Report(W(2), At(3, Phase::kVerdict, "v2"));  // too far behind
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{6, "", {1}}));
+}
+
+TEST_F(DecisionTest, ANewcomerWithoutStateHoldsNone) {
+  RecoveryTracker tracker = Three();
+  tracker.Report(W(0), At(5, Phase::kIdle));
+  tracker.Report(W(1), At(5, Phase::kIdle, "", /*holds_state=*/false));
+  tracker.Forget(W(2));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{5, "", {0}}));
+}
+
+TEST_F(DecisionTest, ALeaverHasPassed) {
+  RecoveryTracker tracker = Three({{W(1), Departure{6, "v5", {}}}});
+  tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
+  tracker.Report(W(2), At(5, Phase::kVerdict, "v4"));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{6, "v5", {0, 2}}));
+}
+
+TEST_F(DecisionTest, ALeaverWithoutAVerdictCannotBeFollowed) {
+  RecoveryTracker tracker = Three({{W(1), Departure{6, "", {}}}});
+  tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
+  tracker.Forget(W(2));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{5, "", {0}}));
+}
+
+// --- In a job ---------------------------------------------------------------
+
+class RecoveryOfAJobTest : public testing::Test {
+ protected:
+  RecoveryOfAJobTest() {
+    fixture_.RunAll();
+    fixture_.Step(ReportEvidence{{1},
+                                 fixture_.job(),
+                                 "",
+                                 CoordinatorFixture::DeathOf(3, "signal 9")});
+  }
+
+  static EpochReport At(uint64_t step, Phase phase,
+                        const std::string& verdict = "") {
+    return {{step, phase}, verdict, /*holds_state=*/true};
+  }
+  // A new incarnation of worker i.
+  EffectList Joins(int i, std::optional<protocol::HeldState> held) {
+    protocol::Hello hello = fixture_.HelloOf(i);
+    hello.incarnation = 500 + i;
+    hello.held = held;
+    return fixture_.Hello(i + 10, hello);
+  }
+  const DurableJob& durable() const { return fixture_.durable_job(); }
+
+  CoordinatorFixture fixture_{RestartingSpec(3)};
+};
+
+TEST_F(RecoveryOfAJobTest, AllThatReportedLearnTheDecision) {
+  EXPECT_THAT(fixture_.Says(1, At(6, Phase::kIdle, "v5")), NoEffects());
+  EXPECT_THAT(fixture_.Says(2, At(5, Phase::kVerdict)),
+              EffectsAre(Persists(RecoveryDecided(1)),
+                         Sends(1, Any<RecoveryDecision>()),
+                         Sends(2, Any<RecoveryDecision>())));
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{6, "v5", {0, 1}}));
+  EXPECT_EQ(durable().steps, 6u);
+  EXPECT_EQ(fixture_.View().events.back().text,
+            "epoch 1 is settled: roll forward to step 6");
+}
+
+TEST_F(RecoveryOfAJobTest, TheNextEpochKnowsWhoHoldsTheState) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  fixture_.Says(2, At(5, Phase::kCompute));
+  Joins(3, std::nullopt);
+  Joins(1, protocol::HeldState{{1}, 5});
+  Joins(2, protocol::HeldState{{1}, 5});
+  EXPECT_EQ(durable().epoch, EpochId{2});
+  EXPECT_EQ(durable().first_step, 5u);
+  EXPECT_THAT(durable().holders, ElementsAre(0, 1));
+  EXPECT_FALSE(durable().recovery);
+}
+
+TEST_F(RecoveryOfAJobTest, AFalseClaimIsThatOfANewcomer) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  fixture_.Says(2, At(5, Phase::kCompute));
+  Joins(3, protocol::HeldState{{1}, 5});  // it did not report
+  EXPECT_THAT(fixture_.View().events.back().text, HasSubstr("joins"));
+  Joins(1, protocol::HeldState{{1}, 7});   // after other steps
+  Joins(2, protocol::HeldState{{77}, 5});  // of another epoch
+  EXPECT_EQ(durable().epoch, EpochId{2});
+  EXPECT_THAT(durable().holders, IsEmpty());
+}
+
+// Two members on one host expire milliseconds apart.
+TEST_F(RecoveryOfAJobTest, NoEpochFormsBeforeAllAreSettled) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  EXPECT_EQ(durable().recovery, std::nullopt) << "worker 2 may still report";
+  fixture_.Step(ReportEvidence{
+      {2}, fixture_.job(), "", CoordinatorFixture::DeathOf(2, "signal 9")});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
+}
+
+TEST_F(RecoveryOfAJobTest, AWorkerThatKeepsNoStateIsNotAwaited) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  Joins(2, std::nullopt);
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
+}
+
+TEST_F(RecoveryOfAJobTest, ARestartedCoordinatorRepeatsItsDecision) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  fixture_.Says(2, At(5, Phase::kCompute));
+  fixture_.Restart();
+  EXPECT_THAT(fixture_.Resume(21, 1),
+              Includes(Sends(21, Any<protocol::EpochEnded>()),
+                       Sends(21, Any<RecoveryDecision>())));
+}
+
+TEST_F(RecoveryOfAJobTest, ARestartedCoordinatorTakesReportsAgain) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  fixture_.Restart();
+  fixture_.Resume(21, 1);
+  fixture_.Says(21, At(5, Phase::kCompute), {1});
+  EXPECT_EQ(durable().recovery, std::nullopt);
+  fixture_.Resume(22, 2);
+  fixture_.Says(22, At(5, Phase::kVerdict), {1});
+  EXPECT_EQ(durable().recovery, std::nullopt) << "worker 3 may come";
+  fixture_.WaitWithHeartbeats(20, {21, 22});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0, 1}}));
+}
+
+TEST_F(RecoveryOfAJobTest, ALateReportDoesNotChangeTheDecision) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  fixture_.Step(ReportEvidence{
+      {2}, fixture_.job(), "", CoordinatorFixture::DeathOf(2, "signal 9")});
+  const auto decided = durable().recovery;
+  fixture_.Says(1, At(9, Phase::kCompute));
+  EXPECT_EQ(durable().recovery, decided);
+}
+
+// A rank whose evidence had no effect here has ended its epoch alone.
+TEST(ReportOfALiveEpochTest, EndsIt) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(1, EpochReport{{5, Phase::kCompute}, "", true});
+  EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
+  EXPECT_THAT(fixture.View().cause.message,
+              HasSubstr("w-1 (rank 0, host a, pid 101) has ended the epoch"));
+}
+
+}  // namespace
+}  // namespace lockstep::core
