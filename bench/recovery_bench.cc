@@ -55,6 +55,7 @@ class TwoRanks {
     std::vector<std::string> handles;
     for (int rank = 0; rank < 2; ++rank) {
       transports_.push_back(make());
+      arenas_.push_back(transports_[rank]->MakeArena());
       pending.push_back(*transports_[rank]->Prepare(
           {.name = "recovery", .rank = rank, .size = 2}));
       handles.push_back(pending[rank]->handle());
@@ -65,10 +66,17 @@ class TwoRanks {
     });
   }
   Communicator& at(int rank) { return *communicators_[rank]; }
+  // As a session's: its arena.
+  state::WireMemory wire(int rank) {
+    return {.allocate = [arena = arenas_[rank]](size_t bytes) {
+      return arena->Allocate(bytes);
+    }};
+  }
   HostStream& stream(int rank) { return streams_[rank]; }
 
  private:
   std::vector<std::unique_ptr<transport::Transport>> transports_;
+  std::vector<std::shared_ptr<Arena>> arenas_;
   std::unique_ptr<Communicator> communicators_[2];
   HostStream streams_[2];
 };
@@ -147,7 +155,7 @@ class Comparison {
     OnBothRanks([&](int rank) {
       void* const memory[] = {rank == 0 ? from_.data() : to_.data()};
       Check(state::Recover(tensors_, plan_, memory, ranks.at(rank),
-                           ranks.stream(rank))
+                           ranks.stream(rank), {.wire = ranks.wire(rank)})
                 .ok(),
             "the recovery failed");
     });

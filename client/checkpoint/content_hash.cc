@@ -26,6 +26,26 @@ uint64_t HashBlock(absl::string_view bytes) {
   return BestHashLoops().hash_64(bytes.data(), bytes.size());
 }
 
+struct BlockHasher::State {
+  XXH3_state_t block;
+};
+
+BlockHasher::BlockHasher() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(&state_->block);
+}
+
+BlockHasher::~BlockHasher() = default;
+
+void BlockHasher::Update(absl::string_view bytes) {
+  BestHashLoops().update_64(&state_->block, bytes.data(), bytes.size());
+}
+
+uint64_t BlockHasher::Finish() {
+  const uint64_t hash = XXH3_64bits_digest(&state_->block);
+  XXH3_64bits_reset(&state_->block);
+  return hash;
+}
+
 ContentHasher::ContentHasher(uint64_t block_bytes)
     : states_(std::make_unique<States>()) {
   Check(block_bytes > 0, "a block has bytes");

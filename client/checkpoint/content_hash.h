@@ -40,6 +40,22 @@ constexpr uint64_t BlockCount(uint64_t bytes, uint64_t block_bytes) {
 // The hash of one block.
 uint64_t HashBlock(absl::string_view bytes);
 
+// HashBlock of bytes in parts of any size. One caller.
+class BlockHasher {
+ public:
+  BlockHasher();
+  ~BlockHasher();
+
+  void Update(absl::string_view bytes);
+
+  // The hash of all bytes so far. Begins a new block.
+  uint64_t Finish();
+
+ private:
+  struct State;
+  const std::unique_ptr<State> state_;
+};
+
 // Hashes a file while it is written or read from its beginning to its end, in
 // parts of any size. One caller.
 class ContentHasher {

@@ -1,5 +1,5 @@
-// Memory of registered state that a rank lacks, as one number: the largest of
-// all ranks, found by an all-reduce, gives every rank the same error.
+// A tensor of a rank as one number: the largest of all ranks, found by an
+// all-reduce, gives every rank the same error.
 
 #ifndef LOCKSTEP_CLIENT_STATE_MISSING_MEMORY_H_
 #define LOCKSTEP_CLIENT_STATE_MISSING_MEMORY_H_
@@ -15,21 +15,23 @@
 
 namespace lockstep::state {
 
-// The number of a rank that lacks memory of this tensor; at least 1. Lower
-// ranks have larger numbers.
-inline uint64_t MissingMemory(size_t tensor, int rank) {
+// At least 1. Lower ranks have larger numbers.
+inline uint64_t TensorOfRank(size_t tensor, int rank) {
   return static_cast<uint64_t>(INT32_MAX - rank) << 32 | tensor;
 }
+inline int RankOf(uint64_t number) {
+  return INT32_MAX - static_cast<int>(number >> 32);
+}
+inline size_t TensorOf(uint64_t number) { return number & UINT32_MAX; }
 
-// The error of the largest number: InvalidArgument names the rank and the
-// tensor. OK for 0.
+// The error of a rank that lacks memory of a tensor, `largest`: InvalidArgument
+// names both. OK for 0.
 inline absl::Status MissingMemoryError(
     uint64_t largest, const std::vector<plan::StateTensor>& tensors) {
   if (largest == 0) return absl::OkStatus();
-  const int rank = INT32_MAX - static_cast<int>(largest >> 32);
   return absl::InvalidArgumentError(
-      absl::StrCat(checkpoint::TensorText(tensors[largest & UINT32_MAX].name),
-                   " of rank ", rank, " has no memory"));
+      absl::StrCat(checkpoint::TensorText(tensors[TensorOf(largest)].name),
+                   " of rank ", RankOf(largest), " has no memory"));
 }
 
 }  // namespace lockstep::state

@@ -4,15 +4,15 @@
 //   rank 1  ─ chunk 1 ─────▶ ├ rank 3, hashes what it received, and compares
 //   rank 2  ─ chunk 2 ─────▶ ┘ the hash of another holder: of chunk 0 rank 1's
 //
-// Chunks go from memory to memory, in windows: while one is transferred, the
-// one before it is hashed. The hash of a chunk is that of the next holder of
-// it, so a holder whose memory silently changed is found; it is the sender's
-// own if there is one holder only. A chunk that is wrong is sent again by the
-// next holder.
+// Chunks are sent in windows (chunk_transfers.h). The hash of a chunk is that
+// of the next holder of it, so a holder whose memory silently changed is found;
+// it is the sender's own if there is one holder only. A chunk that is wrong is
+// sent again by the next holder.
 //
 // Threads: one caller, which blocks until all newcomers have all.
-// Ownership: the memory is registered state on the host. Healthy ranks must not
-//            change it meanwhile.
+// Ownership: the memory is registered state: on the host, or, with a device
+//            (RecoveryOptions::wire), on either. Healthy ranks must not change
+//            it meanwhile.
 
 #ifndef LOCKSTEP_CLIENT_STATE_RECOVERY_H_
 #define LOCKSTEP_CLIENT_STATE_RECOVERY_H_
@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "client/state/wire_memory.h"
 #include "lockstep/communicator.h"
 #include "lockstep/stream.h"
 #include "plan/state/recovery.h"
@@ -30,9 +31,10 @@
 namespace lockstep::state {
 
 struct RecoveryOptions {
-  // Bytes of a newcomer that are transferred at a time. Equal on all ranks.
-  // Small enough to be hashed from the cache.
-  int64_t window_bytes = int64_t{4} << 20;
+  // Bytes of a rank that are transferred at a time. Equal on all ranks.
+  int64_t window_bytes = int64_t{2} << 20;
+  // What `comm` sends and receives: the same kind on all ranks.
+  WireMemory wire;
 };
 
 // Called by all ranks of `comm`, which are those of the mesh, with the same
@@ -41,7 +43,10 @@ struct RecoveryOptions {
 // memory has what the plan says; all ranks return the same.
 //
 // InvalidArgument: a rank, which is named, sends or receives without memory, or
-// the ranks have different plans; nothing was sent then.
+// the ranks have different plans; nothing was sent then. Internal: the memory
+// of a tensor could not be copied, or staging memory for it not be allocated,
+// on a rank; both are named, and the rank itself has the cause. The newcomers'
+// memory is undefined then.
 // DataLoss: chunks that no two holders agree on; each is named with its tensor,
 // newcomer and holders. The newcomer's memory of it is undefined. Else the
 // errors of `comm`.

@@ -10,6 +10,7 @@
 #include "client/checkpoint/content_hash.h"
 #include "client/checkpoint/safetensors.h"
 #include "client/state/missing_memory.h"
+#include "client/state/word_collectives.h"
 #include "plan/state/ranges.h"
 
 namespace lockstep::state {
@@ -26,18 +27,15 @@ std::string FaultText(const ReplicaFault& fault) {
       ")");
 }
 
-absl::Status Finished(Communicator& comm, Stream& stream) {
-  absl::Status ran = stream.Synchronize();
-  return ran.ok() ? comm.status() : ran;
-}
-
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const std::vector<plan::StateTensor>& tensors,
-                           const Mesh& mesh, std::vector<const void*> memory)
+                           const Mesh& mesh, std::vector<const void*> memory,
+                           WireMemory wire)
     : tensors_(tensors),
       ranks_(static_cast<int>(mesh.WorldSize())),
-      memory_(std::move(memory)) {
+      memory_(std::move(memory)),
+      wire_(std::move(wire)) {
   for (size_t t = 0; t < tensors_.size(); ++t) {
     for (plan::HeldRange& range : plan::RangesOf(tensors_[t], mesh)) {
       if (range.ranks.size() < 2) continue;
@@ -57,12 +55,38 @@ bool ReplicaCheck::HasMemory(const Replicated& replicated) const {
   return t < memory_.size() && memory_[t] != nullptr;
 }
 
-uint64_t ReplicaCheck::HashOf(const Replicated& replicated) const {
+MemoryExtent ReplicaCheck::ExtentOf(const Replicated& replicated) const {
   const auto t = static_cast<size_t>(replicated.tensor);
   const auto element = static_cast<int64_t>(SizeOf(tensors_[t].dtype));
-  return checkpoint::HashBlock(
-      {static_cast<const char*>(memory_[t]) + replicated.offset * element,
-       static_cast<size_t>(replicated.count * element)});
+  return {static_cast<const char*>(memory_[t]) + replicated.offset * element,
+          static_cast<size_t>(replicated.count * element)};
+}
+
+std::vector<uint64_t> ReplicaCheck::OwnHashes(int rank,
+                                              CopyFaults* faults) const {
+  std::vector<uint64_t> own(replicated_.size());
+  std::vector<size_t> held;
+  std::vector<MemoryExtent> extents;
+  for (size_t i = 0; i < replicated_.size(); ++i) {
+    if (!IsHeld(replicated_[i], rank) || !HasMemory(replicated_[i])) continue;
+    held.push_back(i);
+    extents.push_back(ExtentOf(replicated_[i]));
+  }
+  if (wire_.device == nullptr) {
+    for (size_t h = 0; h < held.size(); ++h) {
+      own[held[h]] = checkpoint::HashBlock(
+          {static_cast<const char*>(extents[h].data), extents[h].bytes});
+    }
+    return own;
+  }
+  const DeviceHashes hashed = HashThroughStaging(*wire_.device, extents);
+  if (!hashed.status.ok()) {
+    faults->Note(static_cast<size_t>(replicated_[held[hashed.failed]].tensor),
+                 hashed.status);
+    return own;
+  }
+  for (size_t h = 0; h < held.size(); ++h) own[held[h]] = hashed.hashes[h];
+  return own;
 }
 
 ReplicaFault ReplicaCheck::FaultOf(const Replicated& replicated,
@@ -95,30 +119,31 @@ absl::StatusOr<ReplicaReport> ReplicaCheck::Compare(Communicator& comm,
   ReplicaReport report;
   if (replicated_.empty()) return report;
   // The largest hash, and the complement of the smallest. 0 changes neither.
-  // Then the memory that a rank lacks.
+  // Then the memory that a rank lacks, and the copy that failed on one.
   const size_t count = replicated_.size();
-  std::vector<uint64_t> own(count), extremes(2 * count + 1);
-  uint64_t& missing = extremes.back();
+  CopyFaults faults(tensors_, comm.rank());
+  const std::vector<uint64_t> own = OwnHashes(comm.rank(), &faults);
+  std::vector<uint64_t> words(2 * count + 2);
+  uint64_t& missing = words[2 * count];
+  uint64_t& failed = words[2 * count + 1];
+  failed = faults.number();
   for (size_t i = 0; i < count; ++i) {
     if (!IsHeld(replicated_[i], comm.rank())) continue;
-    if (!HasMemory(replicated_[i])) {
-      const auto tensor = static_cast<size_t>(replicated_[i].tensor);
-      missing = std::max(missing, MissingMemory(tensor, comm.rank()));
-      continue;
-    }
-    own[i] = HashOf(replicated_[i]);
-    extremes[i] = own[i];
-    extremes[count + i] = ~own[i];
+    words[i] = own[i];
+    words[count + i] = ~own[i];
+    if (HasMemory(replicated_[i])) continue;
+    const auto tensor = static_cast<size_t>(replicated_[i].tensor);
+    missing = std::max(missing, TensorOfRank(tensor, comm.rank()));
   }
-  absl::Status status =
-      comm.AllReduce(extremes.data(), extremes.data(), extremes.size(),
-                     DType::kU64, ReduceOp::kMax, stream);
-  if (status.ok()) status = Finished(comm, stream);
-  if (status.ok()) status = MissingMemoryError(missing, tensors_);
+  WordCollectives collectives(wire_, comm, stream);
+  absl::Status status = collectives.AllReduceMax(absl::MakeSpan(words));
+  if (!status.ok()) return faults.Or(status);
+  status = MissingMemoryError(missing, tensors_);
+  status.Update(faults.Error(failed));
   if (!status.ok()) return status;
   std::vector<size_t> different;
   for (size_t i = 0; i < count; ++i) {
-    if (extremes[i] == ~extremes[count + i]) continue;
+    if (words[i] == ~words[count + i]) continue;
     if (different.size() < kReplicaFaultsMax) {
       different.push_back(i);
     } else {
@@ -126,16 +151,14 @@ absl::StatusOr<ReplicaReport> ReplicaCheck::Compare(Communicator& comm,
     }
   }
   if (different.empty()) return report;
-  std::vector<uint64_t> mine, all(different.size() * comm.size());
+  std::vector<uint64_t> mine;
   for (const size_t i : different) mine.push_back(own[i]);
-  status =
-      comm.AllGather(mine.data(), all.data(), mine.size(), DType::kU64, stream);
-  if (status.ok()) status = Finished(comm, stream);
-  if (!status.ok()) return status;
+  const auto all = collectives.AllGather(mine);
+  if (!all.ok()) return all.status();
   std::vector<uint64_t> hash_by_rank(static_cast<size_t>(comm.size()));
   for (size_t d = 0; d < different.size(); ++d) {
     for (size_t rank = 0; rank < hash_by_rank.size(); ++rank) {
-      hash_by_rank[rank] = all[rank * different.size() + d];
+      hash_by_rank[rank] = (*all)[rank * different.size() + d];
     }
     report.faults.push_back(
         FaultOf(replicated_[different[d]], hash_by_rank.data()));

@@ -9,8 +9,9 @@
 // are equal; the hashes of those that are not are gathered then.
 //
 // Threads: one caller, which blocks.
-// Ownership: the tensors and the memory must outlive it. The memory must be on
-//            the host, and must not change during a comparison.
+// Ownership: the tensors and the memory must outlive it. The memory is on the
+//            host, or, with a device, on either; it must not change during a
+//            comparison.
 
 #ifndef LOCKSTEP_CLIENT_STATE_REPLICA_CHECK_H_
 #define LOCKSTEP_CLIENT_STATE_REPLICA_CHECK_H_
@@ -22,6 +23,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/state/copy_faults.h"
+#include "client/state/device_hashes.h"
+#include "client/state/wire_memory.h"
 #include "lockstep/communicator.h"
 #include "lockstep/mesh.h"
 #include "lockstep/stream.h"
@@ -53,14 +57,16 @@ inline constexpr size_t kReplicaFaultsMax = 16;
 class ReplicaCheck {
  public:
   // `tensors` are valid; `memory` has this rank's memory of each, and nullptr
-  // where it holds no elements.
+  // where it holds no elements. `wire`: what the communicator sends.
   ReplicaCheck(const std::vector<plan::StateTensor>& tensors, const Mesh& mesh,
-               std::vector<const void*> memory);
+               std::vector<const void*> memory, WireMemory wire = {});
 
   // Called by all ranks of the mesh, which are those of `comm`. All get the
   // same report. InvalidArgument if the communicator has another size (nothing
-  // was enqueued then), or names a rank that lacks memory, on all ranks. Else
-  // the errors of `comm`.
+  // was enqueued then), or names a rank that lacks memory, on all ranks.
+  // Internal, on all ranks, names a rank and its tensor that could not be
+  // copied from the device; the rank itself has the cause. Else the errors of
+  // `comm`.
   absl::StatusOr<ReplicaReport> Compare(Communicator& comm, Stream& stream);
 
   // DataLoss names each tensor that differs, its elements, and the ranks; else
@@ -78,13 +84,16 @@ class ReplicaCheck {
 
   bool IsHeld(const Replicated& replicated, int rank) const;
   bool HasMemory(const Replicated& replicated) const;
-  uint64_t HashOf(const Replicated& replicated) const;
+  MemoryExtent ExtentOf(const Replicated& replicated) const;
+  // The hashes of what this rank holds, else 0. A copy that failed is noted.
+  std::vector<uint64_t> OwnHashes(int rank, CopyFaults* faults) const;
   ReplicaFault FaultOf(const Replicated& replicated,
                        const uint64_t* hash_by_rank) const;
 
   const std::vector<plan::StateTensor>& tensors_;
   const int ranks_;
   const std::vector<const void*> memory_;
+  const WireMemory wire_;
   std::vector<Replicated> replicated_;
 };
 

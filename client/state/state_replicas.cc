@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/text/rank_list.h"
-#include "client/checkpoint/safetensors.h"
 #include "client/collectives/axis_group_impl.h"
 #include "client/session/session_impl.h"
 #include "client/state/recovery.h"
@@ -63,7 +62,7 @@ class StateReplicas::Impl {
                       Stream& stream) {
                  return state::ReplicaCheck(
                             *state.tensors, mesh(),
-                            {state.memory.begin(), state.memory.end()})
+                            {state.memory.begin(), state.memory.end()}, wire())
                      .Check(comm, stream);
                });
   }
@@ -81,7 +80,7 @@ class StateReplicas::Impl {
           // called with other newcomers would wait else.
           const absl::Status recovered = state::Recover(
               *state.tensors, plan.ok() ? *plan : plan::RecoveryPlan{},
-              state.memory, comm, stream);
+              state.memory, comm, stream, {.wire = wire()});
           return plan.ok() ? recovered : plan.status();
         });
   }
@@ -147,9 +146,6 @@ class StateReplicas::Impl {
                        body) {
     absl::StatusOr<RegisteredState> state = session_.impl().state().Agreed();
     if (!state.ok()) return state.status();
-    if (absl::Status on_host = CheckOnHost(*state->tensors); !on_host.ok()) {
-      return on_host;
-    }
     const int64_t bytes = BytesOfRank(*state->tensors, mesh(), session_.rank());
     const auto busy =
         session_.Busy(call, session_.spec().timeouts.progress +
@@ -160,15 +156,9 @@ class StateReplicas::Impl {
                                     });
   }
 
-  absl::Status CheckOnHost(
-      const std::vector<plan::StateTensor>& tensors) const {
-    if (group_.impl().memory().device == nullptr || tensors.empty()) {
-      return absl::OkStatus();
-    }
-    return absl::UnimplementedError(absl::StrCat(
-        checkpoint::TensorText(tensors[0].name),
-        " cannot be compared or recovered with transport: nccl: StateReplicas "
-        "needs the state in host memory"));
+  state::WireMemory wire() const {
+    const GroupMemory memory = group_.impl().memory();
+    return {.device = memory.device, .allocate = memory.allocate};
   }
 
   Session& session_;

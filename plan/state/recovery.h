@@ -2,7 +2,7 @@
 //
 //   "w", held by ranks 0 1 2 3; rank 3 is new
 //
-//   chunks   0   1   2   3   4   5        of at most 1 MiB
+//   chunks   0   1   2   3   4   5        of at most 512 KiB
 //   from     0   1   2   0   1   2   ─▶ rank 3
 //
 // A chunk is contiguous in the memory of both ranks, at the same offset. Each
@@ -23,7 +23,8 @@
 
 namespace lockstep::plan {
 
-inline constexpr int64_t kRecoveryChunkBytes = int64_t{1} << 20;
+// It stays in the cache of a core between its hash and its copy.
+inline constexpr int64_t kRecoveryChunkBytes = int64_t{512} << 10;
 
 // Elements `offset` to before `offset + count` of a rank's memory of a tensor.
 struct RecoveryChunk {
