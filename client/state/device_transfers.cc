@@ -170,6 +170,7 @@ class DeviceTransfers final : public ChunkTransfers {
   }
 
   void HashFetched(const Slot& slot) {
+    if (!HasAny(slot, &DeviceTransfers::Witnesses)) return;
     NoteEvent(slot, slot.fetched);
     ForEach(slot, [&](ChunkTransfer& transfer, size_t at) {
       if (!Witnesses(transfer)) return;
@@ -192,7 +193,6 @@ class DeviceTransfers final : public ChunkTransfers {
     absl::Status status = CopyHashes(slot);
     if (!status.ok()) return status;
     context_.stream.WaitFor(slot.fetched);
-    context_.stream.WaitFor(slot.stored);
     status = context_.comm.Group([&] { return EnqueueMessages(slot); });
     slot.sent = context_.stream.Record();
     return status.ok() ? context_.comm.status() : status;
@@ -230,6 +230,7 @@ class DeviceTransfers final : public ChunkTransfers {
   }
 
   void HashStored(const Slot& slot) {
+    if (!HasAny(slot, &DeviceTransfers::Receives)) return;
     NoteEvent(slot, slot.stored);
     ForEach(slot, [&](ChunkTransfer& transfer, size_t at) {
       if (!Receives(transfer)) return;

@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_TESTS_CLIENT_STATE_DEVICE_REPLICAS_H_
 #define LOCKSTEP_TESTS_CLIENT_STATE_DEVICE_REPLICAS_H_
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -30,6 +31,9 @@ class FaultyCuda final : public fake::ForwardingCuda {
   Result MemcpyAsync(void* to, const void* from, size_t bytes,
                      StreamHandle stream) override {
     if (Has(to) || Has(from)) return kInvalidValue;
+    if (slow_ != nullptr) {
+      slow_->StallUntil(stream, [left = 30]() mutable { return --left < 0; });
+    }
     return ForwardingCuda::MemcpyAsync(to, from, bytes, stream);
   }
   Result HostAlloc(void** memory, size_t bytes) override {
@@ -44,6 +48,8 @@ class FaultyCuda final : public fake::ForwardingCuda {
     spoiled_bytes_ = bytes;
   }
   static constexpr Result kInvalidValue{1};  // CUDA's
+  // Other streams run while a copy waits for its turn.
+  void SlowCopies(fake::FakeGpus* gpus) { slow_ = gpus; }
   bool refuses_host_memory = false;
   size_t host_bytes = 0;  // allocated
 
@@ -51,8 +57,25 @@ class FaultyCuda final : public fake::ForwardingCuda {
   bool Has(const void* at) const {
     return at >= spoiled_ && at < spoiled_ + spoiled_bytes_;
   }
+  fake::FakeGpus* slow_ = nullptr;
   const char* spoiled_ = nullptr;
   size_t spoiled_bytes_ = 0;
+};
+
+// Counts messages of more than one word.
+class CountingNccl final : public fake::ForwardingNccl {
+ public:
+  CountingNccl(std::shared_ptr<NcclApi> inner, std::atomic<int>* sent)
+      : ForwardingNccl(std::move(inner)), sent_(*sent) {}
+
+  Result Send(const void* buffer, size_t count, DType dtype, int peer,
+              Comm comm, StreamHandle stream) override {
+    if (count > sizeof(uint64_t)) ++sent_;
+    return ForwardingNccl::Send(buffer, count, dtype, peer, comm, stream);
+  }
+
+ private:
+  std::atomic<int>& sent_;
 };
 
 class DeviceReplicas {
@@ -62,6 +85,7 @@ class DeviceReplicas {
           auto cuda = std::make_shared<FaultyCuda>(tables->cuda);
           cuda_.push_back(cuda);
           tables->cuda = std::move(cuda);
+          tables->nccl = std::make_shared<CountingNccl>(tables->nccl, &sent_);
         }) {
     const int size = static_cast<int>(state.mesh().WorldSize());
     comms_ = conformance::Connect(world_, size, "state");
@@ -91,6 +115,8 @@ class DeviceReplicas {
   Stream& stream(int rank) { return *ranks_[rank].stream; }
   FaultyCuda& cuda(int rank) { return *cuda_[rank]; }
   fake::FakeGpus& gpus() { return world_.gpus(); }
+  // Chunks that any rank has sent.
+  int sent() const { return sent_; }
   WireMemory wire(int rank) {
     Rank& of = ranks_[rank];
     return {of.device,
@@ -157,6 +183,7 @@ class DeviceReplicas {
                            : of.host[tensor].data();
   }
 
+  std::atomic<int> sent_ = 0;
   std::vector<std::shared_ptr<FaultyCuda>> cuda_;  // by rank
   fake::FakeGpuWorld world_;
   std::deque<Rank> ranks_;

@@ -183,10 +183,15 @@ TEST(DeviceRecoverTest, RestoresBitForBitFromSeveralHolders) {
       const std::vector<int> newcomers =
           seed % 2 == 0 ? std::vector<int>{1, 3} : std::vector<int>{0};
       for (const int newcomer : newcomers) ranks.Forget(newcomer);
-      EXPECT_THAT(RecoverAll(state, &ranks, PlanFor(state, newcomers, 500),
-                             window_bytes),
+      for (int rank = 0; rank < 4; ++rank) {
+        ranks.cuda(rank).SlowCopies(&ranks.gpus());
+      }
+      const plan::RecoveryPlan plan = PlanFor(state, newcomers, 500);
+      EXPECT_THAT(RecoverAll(state, &ranks, plan, window_bytes),
                   Each(absl::OkStatus()));
       ExpectAllComplete(state, &ranks);
+      // Bytes that are sent too early are wrong, and sent again.
+      EXPECT_EQ(ranks.sent(), static_cast<int>(plan.chunks.size()));
     }
   }
 }
