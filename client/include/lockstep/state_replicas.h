@@ -22,15 +22,21 @@
 //            meanwhile (Session::Busy), for at most that time and a second for
 //            each 16 MiB of this rank's state.
 // Memory:    that of RegisterState and SetStateMemory. No other thread or
-//            stream changes it during a call.
+//            stream changes it during a call. With transport: nccl each tensor
+//            may be in device memory, or on the host; work that was enqueued on
+//            the device and changes it must be done before the call. State on
+//            the host needs 4 MiB beside it, on a device 6 MiB there and as much
+//            pinned memory.
 // Threads:   one caller at a time. Work runs on a stream of the object.
 // Ownership: destroyed before the session.
 // Errors:    a call that the end of the epoch interrupts returns
 //            Session::status(). InvalidArgument, on all ranks, names a rank
 //            that holds state without memory. FailedPrecondition before the
-//            session is connected, and after it has left. Unimplemented with
-//            transport: nccl, naming a tensor: the state must be in host
-//            memory. None of these ends the epoch, and neither do those below.
+//            session is connected, and after it has left. Internal, on all
+//            ranks, names a rank and its tensor that could not be copied, or
+//            for which there was no staging memory; the rank itself has the
+//            device's error. None of these ends the epoch, and neither do those
+//            below.
 
 #ifndef LOCKSTEP_STATE_REPLICAS_H_
 #define LOCKSTEP_STATE_REPLICAS_H_

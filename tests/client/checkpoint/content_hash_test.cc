@@ -52,6 +52,20 @@ TEST(ContentHashTest, BlocksAreHashedByThemselves) {
   EXPECT_EQ(HashOf(Pattern(1024), 256, 1024).blocks.size(), 4u);
 }
 
+TEST(ContentHashTest, ABlockInPartsHasTheSameHash) {
+  const std::string text = Pattern(300'000);
+  BlockHasher hasher;
+  for (const size_t size : {0u, 1u, 1000u, 300'000u}) {
+    for (const size_t part : {1u, 999u, 65'536u}) {
+      const absl::string_view block = absl::string_view(text).substr(0, size);
+      for (size_t at = 0; at < size; at += part) {
+        hasher.Update(block.substr(at, part));
+      }
+      EXPECT_EQ(hasher.Finish(), HashBlock(block)) << size << " by " << part;
+    }
+  }
+}
+
 TEST(ContentHashTest, PartsOfAnySizeGiveTheSameHashes) {
   const std::string text = Pattern(300'000);
   for (const uint64_t block_bytes : {1000u, 65'536u, 100'000u, 300'000u}) {

@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/nccl/exercise.h"
+#include "tests/gpu/nccl/state_exercise.h"
 #include "tests/support/program.h"
 
 namespace lockstep::gpu {
@@ -64,8 +65,9 @@ absl::StatusOr<std::string> Do(const std::string& what, const Place& place) {
   if (!tables.ok()) return tables.status();
   if (what == "abort") return AbortOften(*tables, place);
   if (what == "windows") return MoveThroughWindows(*tables, place);
-  const absl::Status done = what == "graph" ? ReplayAGraph(*tables, place)
-                                            : MoveEverything(*tables, place);
+  const absl::Status done = what == "graph"   ? ReplayAGraph(*tables, place)
+                            : what == "state" ? RecoverState(*tables, place)
+                                              : MoveEverything(*tables, place);
   if (!done.ok()) return done;
   return std::string();
 }
@@ -136,6 +138,9 @@ TEST_F(ProcessesTest, OneRankMovesThroughWindows) { ExpectAllOk("windows", 1); }
 TEST_F(ProcessesTest, TwoRanksMoveThroughWindows) { ExpectAllOk("windows", 2); }
 TEST_F(ProcessesTest, OneRankReplaysAGraph) { ExpectAllOk("graph", 1); }
 TEST_F(ProcessesTest, TwoRanksReplayAGraph) { ExpectAllOk("graph", 2); }
+TEST_F(ProcessesTest, OneRankComparesItsState) { ExpectAllOk("state", 1); }
+TEST_F(ProcessesTest, TwoRanksRecoverState) { ExpectAllOk("state", 2); }
+TEST_F(ProcessesTest, FourRanksRecoverState) { ExpectAllOk("state", 4); }
 TEST_F(ProcessesTest, AbortsAWedgedCommunicatorAHundredTimes) {
   ExpectAllOk("abort", 2);
 }

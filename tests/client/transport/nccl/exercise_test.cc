@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/gpu/nccl/state_exercise.h"
 #include "tests/support/fake_gpu.h"
 
 namespace lockstep::gpu {
@@ -86,6 +87,15 @@ TEST(GpuExerciseTest, ReplaysAGraph) {
     OnRanks(size, [](const auto& tables, const Place& place) {
       const absl::Status replayed = ReplayAGraph(tables, place);
       EXPECT_TRUE(replayed.ok()) << replayed;
+    });
+  }
+}
+
+TEST(GpuExerciseTest, RecoversState) {
+  for (const int size : {1, 2, 4}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      const absl::Status recovered = RecoverState(tables, place);
+      EXPECT_TRUE(recovered.ok()) << recovered;
     });
   }
 }
