@@ -23,6 +23,13 @@ using plan::RecoveryChunk;
 
 constexpr size_t kWrongNamedMax = 16;
 
+size_t WindowBytes(const RecoveryOptions& options) {
+  if (options.window_bytes > 0) {
+    return static_cast<size_t>(options.window_bytes);
+  }
+  return size_t{options.wire.device == nullptr ? 1u : 4u} << 20;
+}
+
 class RecoveryRun {
  public:
   RecoveryRun(const std::vector<plan::StateTensor>& tensors,
@@ -42,7 +49,7 @@ class RecoveryRun {
                  .comm = comm,
                  .stream = stream,
                  .faults = faults_,
-                 .window_bytes = static_cast<size_t>(options.window_bytes)},
+                 .window_bytes = WindowBytes(options)},
         transfers_(wire_.device == nullptr ? MakeHostTransfers(context_)
                                            : MakeDeviceTransfers(context_)) {}
 

@@ -24,8 +24,8 @@
 // Memory:    that of RegisterState and SetStateMemory. No other thread or
 //            stream changes it during a call. With transport: nccl each tensor
 //            may be in device memory, or on the host; work that was enqueued on
-//            the device and changes it must be done before the call. State on
-//            the host needs 4 MiB beside it, on a device 6 MiB there and as much
+//            the device and changes it must be done before the call. A call
+//            needs 2 MiB beside the state, on a device 12 MiB there and as much
 //            pinned memory.
 // Threads:   one caller at a time. Work runs on a stream of the object.
 // Ownership: destroyed before the session.
