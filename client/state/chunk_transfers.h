@@ -63,7 +63,7 @@ struct ChunkContext {
   size_t BytesOf(const plan::RecoveryChunk& chunk) const;
   char* At(const plan::RecoveryChunk& chunk) const;
   uint64_t HashOf(const plan::RecoveryChunk& chunk) const;
-  // Its bytes in a slot.
+  // The bytes that it takes in a slot.
   size_t SlotBytesOf(const plan::RecoveryChunk& chunk) const;
 
   // Enqueues one message if this rank sends or receives it.

@@ -26,9 +26,9 @@ namespace {
 
 using KernelQueue = transport::DeviceContext::KernelQueue;
 
-class DeviceTransfers final : public ChunkTransfers {
+class DeviceChunkTransfers final : public ChunkTransfers {
  public:
-  explicit DeviceTransfers(const ChunkContext& context)
+  explicit DeviceChunkTransfers(const ChunkContext& context)
       : context_(context),
         device_(*context.wire.device),
         rank_(context.comm.rank()) {}
@@ -37,7 +37,7 @@ class DeviceTransfers final : public ChunkTransfers {
                        bool) override {
     if (chunks.empty()) return absl::OkStatus();
     const size_t slot_bytes = SlotBytes(context_, chunks);
-    for (Slot& slot : slots_) {
+    for (WindowSlot& slot : slots_) {
       absl::Status status = ReserveBoth(slot_bytes, &slot.wire, &slot.staging);
       if (!status.ok()) return status;
     }
@@ -53,7 +53,7 @@ class DeviceTransfers final : public ChunkTransfers {
   absl::Status Run(std::vector<ChunkTransfer>* pass) override {
     if (pass->empty()) return absl::OkStatus();
     first_ = pass->data();
-    for (Slot& slot : slots_) slot.window = {};
+    for (WindowSlot& slot : slots_) slot.window = {};
     absl::Status status = TransferAll(WindowsOf(context_, pass));
     status.Update(context_.stream.Synchronize());
     const absl::Status copied = copies_->Synchronize();
@@ -65,7 +65,7 @@ class DeviceTransfers final : public ChunkTransfers {
   }
 
  private:
-  struct Slot {
+  struct WindowSlot {
     ArenaBuffer wire;     // on the device
     ArenaBuffer staging;  // the same, on the host
     ChunkWindow window;
@@ -90,7 +90,7 @@ class DeviceTransfers final : public ChunkTransfers {
   bool Witnesses(const ChunkTransfer& one) const {
     return one.witness == rank_;
   }
-  Slot& SlotOf(size_t turn) { return slots_[turn % slots_.size()]; }
+  WindowSlot& SlotOf(size_t turn) { return slots_[turn % slots_.size()]; }
   uint64_t* HashAt(const ChunkTransfer& one) const {
     return hashes_.as<uint64_t>().data() + (&one - first_);
   }
@@ -118,7 +118,7 @@ class DeviceTransfers final : public ChunkTransfers {
 
   // Calls visit(transfer, offset in the slot) for what this rank has a part in.
   template <typename Visit>
-  void ForEach(const Slot& slot, Visit visit) const {
+  void ForEach(const WindowSlot& slot, Visit visit) const {
     size_t at = 0;
     for (ChunkTransfer& transfer : slot.window) {
       if (!transfer.Involves(rank_)) continue;
@@ -127,8 +127,9 @@ class DeviceTransfers final : public ChunkTransfers {
     }
   }
 
-  bool HasAny(const Slot& slot,
-              bool (DeviceTransfers::*part)(const ChunkTransfer&) const) const {
+  bool HasAny(const WindowSlot& slot,
+              bool (DeviceChunkTransfers::*part)(const ChunkTransfer&)
+                  const) const {
     return std::any_of(slot.window.begin(), slot.window.end(),
                        [&](const auto& one) { return (this->*part)(one); });
   }
@@ -136,7 +137,7 @@ class DeviceTransfers final : public ChunkTransfers {
   // Enqueues the copies of `copy(transfer, offset, queue)` on the copies'
   // stream; an error is noted with its tensor.
   template <typename Copy>
-  void EnqueueCopies(const Slot& slot, Copy copy) {
+  void EnqueueCopies(const WindowSlot& slot, Copy copy) {
     context_.faults.Note(
         static_cast<size_t>(slot.window.front().chunk.tensor),
         device_.Perform(copies_.get(), [&](KernelQueue& queue) {
@@ -150,10 +151,10 @@ class DeviceTransfers final : public ChunkTransfers {
         }));
   }
 
-  void Fetch(ChunkWindow window, Slot& slot) {
+  void Fetch(ChunkWindow window, WindowSlot& slot) {
     slot.window = window;
-    if (!HasAny(slot, &DeviceTransfers::Sends) &&
-        !HasAny(slot, &DeviceTransfers::Witnesses)) {
+    if (!HasAny(slot, &DeviceChunkTransfers::Sends) &&
+        !HasAny(slot, &DeviceChunkTransfers::Witnesses)) {
       return;
     }
     copies_->WaitFor(slot.sent);
@@ -169,8 +170,8 @@ class DeviceTransfers final : public ChunkTransfers {
     slot.fetched = copies_->Record();
   }
 
-  void HashFetched(const Slot& slot) {
-    if (!HasAny(slot, &DeviceTransfers::Witnesses)) return;
+  void HashFetched(const WindowSlot& slot) {
+    if (!HasAny(slot, &DeviceChunkTransfers::Witnesses)) return;
     NoteEvent(slot, slot.fetched);
     ForEach(slot, [&](ChunkTransfer& transfer, size_t at) {
       if (!Witnesses(transfer)) return;
@@ -178,8 +179,9 @@ class DeviceTransfers final : public ChunkTransfers {
     });
   }
 
-  absl::Status CopyHashes(const Slot& slot) {
-    if (!HasAny(slot, &DeviceTransfers::Witnesses)) return absl::OkStatus();
+  absl::Status CopyHashes(const WindowSlot& slot) {
+    if (!HasAny(slot, &DeviceChunkTransfers::Witnesses))
+      return absl::OkStatus();
     return device_.Perform(&context_.stream, [&](KernelQueue& queue) {
       for (const ChunkTransfer& transfer : slot.window) {
         if (!Witnesses(transfer)) continue;
@@ -189,7 +191,7 @@ class DeviceTransfers final : public ChunkTransfers {
     });
   }
 
-  absl::Status Exchange(Slot& slot) {
+  absl::Status Exchange(WindowSlot& slot) {
     absl::Status status = CopyHashes(slot);
     if (!status.ok()) return status;
     context_.stream.WaitFor(slot.fetched);
@@ -198,7 +200,7 @@ class DeviceTransfers final : public ChunkTransfers {
     return status.ok() ? context_.comm.status() : status;
   }
 
-  absl::Status EnqueueMessages(const Slot& slot) {
+  absl::Status EnqueueMessages(const WindowSlot& slot) {
     absl::Status status;
     ForEach(slot, [&](ChunkTransfer& transfer, size_t at) {
       const plan::RecoveryChunk& chunk = transfer.chunk;
@@ -215,8 +217,8 @@ class DeviceTransfers final : public ChunkTransfers {
     return status;
   }
 
-  void Store(Slot& slot) {
-    if (!HasAny(slot, &DeviceTransfers::Receives)) return;
+  void Store(WindowSlot& slot) {
+    if (!HasAny(slot, &DeviceChunkTransfers::Receives)) return;
     copies_->WaitFor(slot.sent);
     EnqueueCopies(slot,
                   [&](ChunkTransfer& transfer, size_t at, KernelQueue& queue) {
@@ -229,8 +231,8 @@ class DeviceTransfers final : public ChunkTransfers {
     slot.stored = copies_->Record();
   }
 
-  void HashStored(const Slot& slot) {
-    if (!HasAny(slot, &DeviceTransfers::Receives)) return;
+  void HashStored(const WindowSlot& slot) {
+    if (!HasAny(slot, &DeviceChunkTransfers::Receives)) return;
     NoteEvent(slot, slot.stored);
     ForEach(slot, [&](ChunkTransfer& transfer, size_t at) {
       if (!Receives(transfer)) return;
@@ -238,14 +240,14 @@ class DeviceTransfers final : public ChunkTransfers {
     });
   }
 
-  uint64_t HashStaged(const Slot& slot, const ChunkTransfer& transfer,
+  uint64_t HashStaged(const WindowSlot& slot, const ChunkTransfer& transfer,
                       size_t at) const {
     return checkpoint::HashBlock(
         {reinterpret_cast<const char*>(slot.staging.data()) + at,
          context_.BytesOf(transfer.chunk)});
   }
 
-  void NoteEvent(const Slot& slot, const Event& event) {
+  void NoteEvent(const WindowSlot& slot, const Event& event) {
     context_.faults.Note(static_cast<size_t>(slot.window.front().chunk.tensor),
                          event.Wait());
   }
@@ -268,7 +270,7 @@ class DeviceTransfers final : public ChunkTransfers {
   const ChunkContext& context_;
   transport::DeviceContext& device_;
   const int rank_;
-  std::array<Slot, 3> slots_;
+  std::array<WindowSlot, 3> slots_;
   ArenaBuffer hashes_, staged_hashes_;
   ChunkTransfer* first_ = nullptr;  // of the pass
   std::unique_ptr<Stream> copies_;  // last: it uses the slots
@@ -278,7 +280,7 @@ class DeviceTransfers final : public ChunkTransfers {
 
 std::unique_ptr<ChunkTransfers> MakeDeviceTransfers(
     const ChunkContext& context) {
-  return std::make_unique<DeviceTransfers>(context);
+  return std::make_unique<DeviceChunkTransfers>(context);
 }
 
 }  // namespace lockstep::state

@@ -20,14 +20,15 @@
 namespace lockstep::state {
 namespace {
 
-class HostTransfers final : public ChunkTransfers {
+class HostChunkTransfers final : public ChunkTransfers {
  public:
-  explicit HostTransfers(const ChunkContext& context) : context_(context) {}
+  explicit HostChunkTransfers(const ChunkContext& context)
+      : context_(context) {}
 
   absl::Status Reserve(const std::vector<plan::RecoveryChunk>& chunks,
                        bool sends) override {
     if (!sends || chunks.empty()) return absl::OkStatus();
-    for (Slot& slot : slots_) {
+    for (SendBuffer& slot : slots_) {
       auto allocated = context_.wire.Allocate(SlotBytes(context_, chunks));
       if (!allocated.ok()) return allocated.status();
       slot.sent = *std::move(allocated);
@@ -49,12 +50,12 @@ class HostTransfers final : public ChunkTransfers {
   }
 
  private:
-  struct Slot {
+  struct SendBuffer {
     ArenaBuffer sent;
     Event done;  // the last transfer that used it
   };
 
-  absl::Status Transfer(ChunkWindow window, Slot& slot) {
+  absl::Status Transfer(ChunkWindow window, SendBuffer& slot) {
     absl::Status status = slot.done.Wait();
     if (status.ok()) status = context_.comm.status();
     if (!status.ok()) return status;
@@ -72,7 +73,7 @@ class HostTransfers final : public ChunkTransfers {
     return absl::OkStatus();
   }
 
-  void HashAndCopy(ChunkWindow window, const Slot& slot) {
+  void HashAndCopy(ChunkWindow window, const SendBuffer& slot) {
     std::byte* to = slot.sent.data();
     for (ChunkTransfer& transfer : window) {
       const plan::RecoveryChunk& chunk = transfer.chunk;
@@ -85,7 +86,7 @@ class HostTransfers final : public ChunkTransfers {
     }
   }
 
-  absl::Status EnqueueMessages(ChunkWindow window, const Slot& slot) {
+  absl::Status EnqueueMessages(ChunkWindow window, const SendBuffer& slot) {
     std::byte* sent = slot.sent.data();
     for (ChunkTransfer& transfer : window) {
       const plan::RecoveryChunk& chunk = transfer.chunk;
@@ -105,13 +106,13 @@ class HostTransfers final : public ChunkTransfers {
   }
 
   const ChunkContext& context_;
-  std::array<Slot, 2> slots_;
+  std::array<SendBuffer, 2> slots_;
 };
 
 }  // namespace
 
 std::unique_ptr<ChunkTransfers> MakeHostTransfers(const ChunkContext& context) {
-  return std::make_unique<HostTransfers>(context);
+  return std::make_unique<HostChunkTransfers>(context);
 }
 
 }  // namespace lockstep::state
