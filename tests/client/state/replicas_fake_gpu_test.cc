@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "lockstep/session.h"
 #include "lockstep/state_replicas.h"
+#include "tests/client/state/device_replicas.h"
 #include "tests/support/fake_control_core.h"
 #include "tests/support/fake_gpu.h"
 
@@ -68,6 +69,9 @@ class GpuRankState {
     gpus_.Reach(reinterpret_cast<char*>(w_.data()))[byte] ^= 4;
   }
   void SetStep(int64_t step) { step_ = step; }
+  const void* w() const { return w_.data(); }
+  // The device's calls of this rank.
+  state::FaultyCuda* cuda = nullptr;
 
  private:
   static constexpr size_t kCount = 300'000;  // more than one chunk
@@ -106,6 +110,9 @@ class ReplicasFakeGpuTest : public testing::Test {
                           .timeouts = {.join = absl::Seconds(60),
                                        .lease = absl::Seconds(60),
                                        .resume = absl::Seconds(60)}};
+    transport::nccl::Tables tables = gpus_.TablesOf(number);
+    const auto cuda = std::make_shared<state::FaultyCuda>(tables.cuda);
+    tables.cuda = cuda;
     auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec.name,
@@ -114,13 +121,14 @@ class ReplicasFakeGpuTest : public testing::Test {
         {.channels = MakeFakeChannels(&server_),
          .make_transport =
              [&](const JobSpec&) {
-               return transport::nccl::MakeTransport(gpus_.TablesOf(number));
+               return transport::nccl::MakeTransport(tables);
              },
          .clock = clock_,
          .process = {"host", number, "boot"},
          .incarnation = ++incarnations_});
     if (!session.ok()) return session.status();
     GpuRankState state(**session, &gpus_);
+    state.cuda = cuda.get();
     {
       auto replicas = StateReplicas::Create(**session);
       if (!replicas.ok()) return replicas.status();
@@ -174,6 +182,27 @@ TEST_F(ReplicasFakeGpuTest, ANewcomersMemoryComesBackBitForBit) {
         EXPECT_TRUE(absl::IsInvalidArgument(
             replicas.Recover({session.rank() == 1 ? 2 : 0})));
         return replicas.Recover({});
+      });
+  EXPECT_THAT(statuses, Each(absl::OkStatus()));
+}
+
+TEST_F(ReplicasFakeGpuTest, ACopyThatFailsEndsTheCallOnAllRanksNotTheEpoch) {
+  const auto statuses = RunJob(
+      [](Session& session, GpuRankState& state, StateReplicas& replicas) {
+        if (session.rank() == 1) state.cuda->Spoil(state.w(), 4);
+        for (const absl::Status& failed :
+             {replicas.Check(), replicas.Recover({2}), replicas.Recover({1})}) {
+          EXPECT_TRUE(absl::IsInternal(failed)) << failed;
+          EXPECT_THAT(std::string(failed.message()),
+                      HasSubstr("tensor \"w\" of rank 1 cannot be copied"));
+        }
+        EXPECT_EQ(session.status(), absl::OkStatus());
+        state.cuda->Spoil(nullptr, 0);
+        for (const int newcomer : {2, 1}) {
+          EXPECT_EQ(replicas.Recover({newcomer}), absl::OkStatus());
+        }
+        EXPECT_TRUE(state.Is(1)) << "rank " << session.rank();
+        return replicas.Check();
       });
   EXPECT_THAT(statuses, Each(absl::OkStatus()));
 }
