@@ -114,10 +114,9 @@ class StateReplicas::Impl {
       return ResumedState{.origin = StateOrigin::kPeers};
     }
     if (checkpoints == nullptr || !checkpoints->newest()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the state of the job after ", session.first_step(),
-                       " steps is lost, and there is no checkpoint: ",
-                       lost.message()));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the state of the job after ", session.first_step(),
+          " steps is lost, and there is no checkpoint: ", lost.message()));
     }
     auto training = checkpoints->Load();
     if (!training.ok()) return training.status();

@@ -5,7 +5,7 @@
 //   session->RegisterState({.name = "w", .shape = {64, 10}}, w.data());
 //   auto replicas = StateReplicas::Create(*session);    // declared ...
 //   sync->Seal();                                       // ... and connected
-//   (*replicas)->Resume();                              // newcomers have it now
+//   (*replicas)->Resume();                              // newcomers have it
 //   for (...) {
 //     ...
 //     if (step % 100 == 0) {
@@ -90,8 +90,8 @@ class LOCKSTEP_EXPORT StateReplicas {
 
   // Gives each rank the state that the epoch begins with, once it is sealed and
   // before its first step: what Session::Recover returned in the epoch before,
-  // and was passed to Session::Join, says who has it. Newcomers receive it as by
-  // Recover. If no rank has all of it any more, all ranks load the newest
+  // and was passed to Session::Join, says who has it. Newcomers receive it as
+  // by Recover. If no rank has all of it any more, all ranks load the newest
   // checkpoint of `checkpoints`, which they have created; null: without one.
   //
   // FailedPrecondition: the state is lost, and there is no checkpoint; or none
