@@ -122,6 +122,10 @@ absl::Status Session::Impl::Form(Parts& parts) {
 }
 
 std::string Session::Impl::WhyDestroyed() const {
+  {
+    MutexLock lock(&mutex_);
+    if (recovered_) return "it recovers, and may join again";
+  }
   const bool unwinds =
       std::uncaught_exceptions() > uncaught_exceptions_at_creation_;
   return unwinds ? "an exception is unwinding its program"

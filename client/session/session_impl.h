@@ -318,7 +318,7 @@ class Session::Impl {
   Checkpoints checkpoints_{this};
   std::atomic<bool> checkpoints_taken_ = false;
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   // AgreeOnPlan was called.
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);
