@@ -379,7 +379,9 @@ void GradientSync::ZeroGradients() {
 absl::StatusOr<Verdict> GradientSync::Finish(const FinishOptions& options) {
   absl::StatusOr<PendingVerdict> pending = FinishOn(options, 0, nullptr);
   if (!pending.ok()) return pending.status();
-  return pending->Wait();
+  absl::StatusOr<Verdict> verdict = pending->Wait();
+  if (verdict.ok()) impl_->KeepStepScoped();
+  return verdict;
 }
 
 absl::StatusOr<PendingVerdict> GradientSync::FinishAsync(

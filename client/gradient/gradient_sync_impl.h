@@ -52,6 +52,9 @@ class GradientSync::Impl {
     return session_.Explain(call, error);
   }
 
+  // A step has ended.
+  void KeepStepScoped() { session_.state().KeepStepScoped(); }
+
   // FailedPrecondition before Seal.
   absl::Status CheckSealed() const {
     if (engine_ != nullptr) return absl::OkStatus();

@@ -116,6 +116,7 @@ absl::StatusOr<Recovery> Session::Impl::CarryOut(
     recovery.kind = RecoveryKind::kRollForward;
     recovery.verdict = *std::move(verdict);
   }
+  if (recovery.kind == RecoveryKind::kReplay) state_.RestoreStepScoped();
   if (!IsHeld(decision.holders)) recovery.kind = RecoveryKind::kRestore;
   return recovery;
 }

@@ -46,6 +46,10 @@ absl::Status Session::SetStateMemory(StateId state, void* data) {
   return impl_->state().SetMemory(state, data);
 }
 
+absl::Status Session::SetStepScoped(StateId state) {
+  return impl_->state().SetStepScoped(state);
+}
+
 LaneBytes Session::lane_bytes() const { return impl_->lane_bytes(); }
 
 absl::Status Session::Connect() { return impl_->ConnectGroups(); }

@@ -1,5 +1,6 @@
 #include "client/session/state_registry.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,6 +47,50 @@ absl::Status StateRegistry::SetMemory(StateId id, void* data) {
   }
   entries_[static_cast<size_t>(id.index)].data = data;
   return absl::OkStatus();
+}
+
+absl::Status StateRegistry::SetStepScoped(StateId id) {
+  MutexLock lock(&mutex_);
+  if (id.index < 0 || static_cast<size_t>(id.index) >= entries_.size()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "state %d is not registered: there are %d", id.index, entries_.size()));
+  }
+  Entry& entry = entries_[static_cast<size_t>(id.index)];
+  if (entry.spec.slice || !entry.spec.sliced_like.empty()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "state \"%s\" is a slice, which no step changes by itself: only whole "
+        "blocks are step-scoped",
+        entry.spec.name));
+  }
+  size_t bytes = SizeOf(entry.spec.dtype);
+  for (const int64_t length : entry.spec.shape) {
+    bytes *= static_cast<size_t>(length);
+  }
+  entry.is_step_scoped = true;
+  entry.kept.resize(bytes);
+  if (entry.data != nullptr && bytes > 0) {
+    std::memcpy(entry.kept.data(), entry.data, bytes);
+  }
+  has_step_scoped_ = true;
+  return absl::OkStatus();
+}
+
+void StateRegistry::KeepStepScoped() {
+  if (!has_step_scoped_) return;
+  MutexLock lock(&mutex_);
+  for (Entry& entry : entries_) {
+    if (!entry.is_step_scoped || entry.data == nullptr) continue;
+    std::memcpy(entry.kept.data(), entry.data, entry.kept.size());
+  }
+}
+
+void StateRegistry::RestoreStepScoped() {
+  if (!has_step_scoped_) return;
+  MutexLock lock(&mutex_);
+  for (Entry& entry : entries_) {
+    if (!entry.is_step_scoped || entry.data == nullptr) continue;
+    std::memcpy(entry.data, entry.kept.data(), entry.kept.size());
+  }
 }
 
 std::vector<StateSpec> StateRegistry::declarations() {

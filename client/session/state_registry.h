@@ -49,6 +49,13 @@ class StateRegistry {
   // Null takes the memory away. InvalidArgument: an unknown id.
   absl::Status SetMemory(StateId id, void* data);
 
+  // The state is copied at the end of each step, and restored if the next one
+  // is replayed. Errors: InvalidArgument (an unknown id, a slice).
+  absl::Status SetStepScoped(StateId id);
+  // Both do nothing where no memory is set.
+  void KeepStepScoped();
+  void RestoreStepScoped();
+
   // Ends the registrations, and returns them in their order.
   std::vector<StateSpec> declarations();
   bool empty() const;
@@ -63,7 +70,10 @@ class StateRegistry {
   absl::StatusOr<RegisteredState> Agreed() const;
 
   // The state was loaded: memory beyond this rank's part is what it was.
-  void NoteLoaded() { loaded_ = true; }
+  void NoteLoaded() {
+    loaded_ = true;
+    KeepStepScoped();
+  }
   bool loaded() const { return loaded_; }
 
  private:
@@ -72,9 +82,12 @@ class StateRegistry {
     void* data = nullptr;
     size_t tensor = 0;   // index in the plan, once connected
     bool holds = false;  // elements of it, once connected
+    bool is_step_scoped = false;
+    std::vector<char> kept;  // of the step-scoped: at the end of a step
   };
 
   std::atomic<bool> loaded_{false};
+  std::atomic<bool> has_step_scoped_{false};
   mutable Mutex mutex_;
   bool declared_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by StateId

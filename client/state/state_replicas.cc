@@ -70,7 +70,7 @@ class StateReplicas::Impl {
   absl::Status Recover(std::vector<int> newcomers) {
     std::sort(newcomers.begin(), newcomers.end());
     const std::vector<int> healthy = Others(newcomers);
-    return Run(
+    const absl::Status recovered = Run(
         "StateReplicas::Recover",
         absl::StrCat("recover ", absl::StrJoin(newcomers, ",")),
         [&](const RegisteredState& state, Communicator& comm, Stream& stream) {
@@ -78,11 +78,13 @@ class StateReplicas::Impl {
               plan::PlanRecovery(*state.tensors, mesh(), newcomers, healthy);
           // Without a plan the ranks still compare theirs: one that was
           // called with other newcomers would wait else.
-          const absl::Status recovered = state::Recover(
+          const absl::Status sent = state::Recover(
               *state.tensors, plan.ok() ? *plan : plan::RecoveryPlan{},
               state.memory, comm, stream, {.wire = wire()});
-          return plan.ok() ? recovered : plan.status();
+          return plan.ok() ? sent : plan.status();
         });
+    if (recovered.ok()) session_.impl().state().NoteLoaded();
+    return recovered;
   }
 
   absl::StatusOr<ResumedState> Resume(AsyncCheckpointer* checkpoints) {
@@ -110,7 +112,6 @@ class StateReplicas::Impl {
     if (lost.ok()) {
       absl::Status recovered = Recover(newcomers);
       if (!recovered.ok()) return recovered;
-      session.state().NoteLoaded();
       return ResumedState{.origin = StateOrigin::kPeers};
     }
     if (checkpoints == nullptr || !checkpoints->newest()) {

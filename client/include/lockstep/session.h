@@ -165,6 +165,13 @@ class LOCKSTEP_EXPORT Session {
   // InvalidArgument (unknown state).
   absl::Status SetStateMemory(StateId state, void* data);
 
+  // The state changes within a step, as that of a generator of random numbers
+  // or the statistics of a batch normalisation: it is copied at the end of each
+  // step, when Finish returns, and Recover restores it before a step is
+  // replayed. In host memory; small. Errors: InvalidArgument (unknown state, a
+  // slice).
+  absl::Status SetStepScoped(StateId state);
+
   // Connects the declared groups and halos and agrees on the state, in a
   // program without a GradientSync. Blocks until every rank has called it.
   // Errors: InvalidArgument (one that some members did not declare, or

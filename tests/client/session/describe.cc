@@ -45,6 +45,9 @@ struct Visitor {
   std::string operator()(const protocol::LocalFailure& m) const {
     return StrCat("failure ", m.call, ": ", m.message);
   }
+  std::string operator()(const protocol::RecoveryDecision& m) const {
+    return StrCat("recover at step ", m.steps);
+  }
   std::string operator()(const protocol::EpochReport& m) const {
     return StrCat("report step ", m.position.step);
   }

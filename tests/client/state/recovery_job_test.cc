@@ -36,6 +36,7 @@ struct Fault {
 struct Training {
   std::array<double, kElements> w{};
   int64_t step = 0;
+  int64_t draws = 0;  // changed within each step, as a random generator's state
 
   static double GradientOf(int rank, int64_t step, size_t i) {
     return static_cast<double>((rank + 1) * (step % 7 + 1)) +
@@ -66,6 +67,7 @@ class RecoveryJobTest : public InprocJobFixture,
         }
       }
       training.Update(sums);
+      training.draws += 1;
     }
     return training;
   }
@@ -114,6 +116,8 @@ class RecoveryJobTest : public InprocJobFixture,
                                    training->w.data())
                     .ok());
     EXPECT_TRUE(session.RegisterScalar("step", &training->step).ok());
+    const auto draws = session.RegisterScalar("draws", &training->draws);
+    EXPECT_TRUE(session.SetStepScoped(*draws).ok());
     auto sync = *GradientSync::Create(session);
     const ParameterId id = *sync->Register({.name = "w",
                                             .shape = {kElements},
@@ -141,6 +145,7 @@ class RecoveryJobTest : public InprocJobFixture,
   absl::Status Step(int worker, Session& session, GradientSync& sync,
                     ParameterId id, Training* training) {
     const int64_t step = training->step;
+    training->draws += 1;
     const auto fail = [&](FaultPoint point) {
       const std::optional<Fault> fault = TakeFault(worker, step, point);
       if (!fault) return absl::OkStatus();
