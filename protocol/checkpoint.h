@@ -34,8 +34,10 @@ namespace lockstep::protocol {
 
 // What rank 0 found in the directory and wrote there.
 struct CheckpointDirectory {
-  std::string path;   // as rank 0 sees it, for people
-  std::string nonce;  // 32 hexadecimal digits; zeros: rank 0 failed
+  std::string path;  // as rank 0 sees it, for people
+  // 32 hexadecimal digits, others for each opening; if rank 0 failed, the first
+  // 16 are zeros.
+  std::string nonce;
   // Larger than the number of any attempt in the directory. Save 1 of this
   // epoch has it, save k has k - 1 more.
   int64_t first_attempt = 1;
@@ -75,9 +77,12 @@ inline constexpr int kCheckpointFaultsMax = 16;
 inline constexpr int kCheckpointErrorBytesMax = 4096;
 
 // From a rank: all that the coordinator must know about it. A rank sends an
-// empty one when it begins to open the directory: it waits for rank 0 then.
+// empty one when it begins to open the directory: it waits for rank 0 then. So
+// it does when it opens a directory again, after an opening that failed: that
+// one begins once all ranks have.
 struct CheckpointReport {
-  std::optional<CheckpointDirectory> directory;  // rank 0 only
+  // Sent by rank 0; with `access` by other ranks: the one that they have tried.
+  std::optional<CheckpointDirectory> directory;
   // Whether this rank can read the nonce; nullopt: it has not tried yet.
   std::optional<absl::Status> access;
   std::optional<CheckpointSave> save;  // the newest

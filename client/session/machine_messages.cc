@@ -169,7 +169,9 @@ void Machine::Receive(EpochId epoch, const protocol::CheckpointNews& news) {
       std::exchange(Change().checkpoints, news);
   protocol::CheckpointNews& now = Change().checkpoints;
   if (!now.directory) now.directory = before.directory;
-  if (!now.opened && before.opened) {
+  const bool is_of_before =
+      before.directory && now.directory->nonce == before.directory->nonce;
+  if (!now.opened && before.opened && is_of_before) {
     now.opened = true;
     now.access_faults = before.access_faults;
     now.access_faults_more = before.access_faults_more;

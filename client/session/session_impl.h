@@ -197,8 +197,12 @@ class Session::Impl {
 
   // For one checkpointer.
   session::CheckpointChannel& checkpoints() { return checkpoints_; }
-  // True for the first call: the checkpointer that uses the channel.
+  // True for one call, until ReturnCheckpoints: the checkpointer that uses the
+  // channel, and below it.
   bool TakeCheckpoints() { return !checkpoints_taken_.exchange(true); }
+  void ReturnCheckpoints() { checkpoints_taken_ = false; }
+  // The nonce of the last directory that it has opened, or tried to.
+  std::string& checkpoint_nonce() { return checkpoint_nonce_; }
   // Called by a clean Leave before the worker leaves; empty: nothing.
   void SetBeforeLeave(std::function<void()> call);
 
@@ -317,6 +321,7 @@ class Session::Impl {
   session::StateRegistry state_;
   Checkpoints checkpoints_{this};
   std::atomic<bool> checkpoints_taken_ = false;
+  std::string checkpoint_nonce_;
 
   mutable Mutex mutex_;
   // AgreeOnPlan was called.

@@ -60,9 +60,21 @@ class AsyncCheckpointer::Impl {
     }
     if (!session.TakeCheckpoints()) {
       return absl::FailedPreconditionError(
-          "this session has an AsyncCheckpointer already, or had one, or could "
-          "not create one: join again for another");
+          "this session has an AsyncCheckpointer already, or had one: join "
+          "again for another");
     }
+    auto impl = OpenTaken(session, options);
+    // All ranks have failed, or the session is over.
+    if (!impl.ok()) session.ReturnCheckpoints();
+    return impl;
+  }
+
+  state::Saver& saver() { return *saver_; }
+  Session::Impl& session() { return *session_; }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<Impl>> OpenTaken(
+      Session::Impl& session, const CheckpointerOptions& options) {
     auto device = session.transport().MakeDeviceContext();
     if (!device.ok()) return device.status();
     auto impl = std::make_unique<Impl>();
@@ -72,7 +84,8 @@ class AsyncCheckpointer::Impl {
     auto saver = state::Saver::Open(
         job.ok() ? *std::move(job)
                  : state::CheckpointJob{.rank = session.rank()},
-        {&impl->files_, &session.checkpoints(), impl->device_.get()},
+        {&impl->files_, &session.checkpoints(), impl->device_.get(),
+         &session.checkpoint_nonce()},
         {.directory = options.directory,
          .retention = {.keep_last = options.keep_last,
                        .keep_every = options.keep_every}},
@@ -87,10 +100,6 @@ class AsyncCheckpointer::Impl {
     return impl;
   }
 
-  state::Saver& saver() { return *saver_; }
-  Session::Impl& session() { return *session_; }
-
- private:
   PosixFileSystem files_;
   std::shared_ptr<transport::DeviceContext> device_;
   std::shared_ptr<state::Saver> saver_;

@@ -16,6 +16,7 @@ namespace lockstep::state {
 namespace {
 
 constexpr char kNonce[] = "nonce-";
+constexpr char kFailure[] = "0000000000000000";  // 16 digits
 
 std::string NoncePath(const std::string& directory, const std::string& nonce) {
   return absl::StrCat(CheckpointsIn(directory), "/", kNonce, nonce);
@@ -132,6 +133,14 @@ std::string NewNonce() {
   std::random_device device;
   return absl::StrFormat("%08x%08x%08x%08x", device(), device(), device(),
                          device());
+}
+
+std::string NewNonceOfFailure() {
+  return absl::StrCat(kFailure, NewNonce().substr(sizeof(kFailure) - 1));
+}
+
+bool IsOfFailure(absl::string_view nonce) {
+  return absl::StartsWith(nonce, kFailure);
 }
 
 std::string ThisProcess() {

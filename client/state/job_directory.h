@@ -30,8 +30,10 @@ struct OpenedDirectory {
   absl::Status not_removed;  // why something was left that could go
 };
 
-// Sent instead of a nonce by a rank 0 that could not open the directory.
-inline constexpr char kNoNonce[] = "00000000000000000000000000000000";
+// Sent instead of a nonce by a rank 0 that could not open the directory: it
+// differs from opening to opening, too.
+std::string NewNonceOfFailure();
+bool IsOfFailure(absl::string_view nonce);
 
 // By rank 0: creates DIR and its checkpoints, locks it for `holder`, removes
 // saves that were given up and what interrupted removals and openings left, and

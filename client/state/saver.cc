@@ -83,13 +83,14 @@ void Saver::OpenAsRankZero(const absl::Status& ready) {
     report_.directory = std::move(opened->found);
   } else {
     // The other ranks must not wait for it.
-    report_.directory = {.path = options_.directory, .nonce = kNoNonce};
+    report_.directory = {.path = options_.directory,
+                         .nonce = NewNonceOfFailure()};
   }
   context_.channel->Report(report_);
 }
 
 absl::Status Saver::AwaitNonce(const protocol::CheckpointDirectory& found) {
-  if (found.nonce == kNoNonce) return absl::OkStatus();  // rank 0 says why
+  if (IsOfFailure(found.nonce)) return absl::OkStatus();  // rank 0 says why
   const Deadline deadline(options_.nonce_patience);
   while (true) {
     absl::Status status =
@@ -110,21 +111,33 @@ absl::Status Saver::AwaitNonce(const protocol::CheckpointDirectory& found) {
 }
 
 absl::Status Saver::Agree(const absl::Status& ready) {
-  auto news = context_.channel->Await([](const CheckpointNews& newest) {
-    return newest.directory.has_value();
-  });
+  const auto is_of_another = [this](const CheckpointNews& newest) {
+    return newest.directory.has_value() &&
+           newest.directory->nonce != *context_.last_nonce;
+  };
+  auto news = context_.channel->Await(is_of_another);
   if (!news.ok()) return news.status();
+  *context_.last_nonce = news->directory->nonce;
   if (job_.rank != 0) {
+    report_.directory = news->directory;
     report_.access = ready.ok() ? AwaitNonce(*news->directory) : ready;
     context_.channel->Report(report_);
   }
-  news = context_.channel->Await(
-      [](const CheckpointNews& newest) { return newest.opened; });
+  news = context_.channel->Await([&](const CheckpointNews& newest) {
+    return newest.opened || is_of_another(newest);
+  });
   if (!news.ok()) return news.status();
   if (lock_ != nullptr) {
     absl::Status removed =
-        RemoveNonce(context_.files, options_.directory, news->directory->nonce);
+        RemoveNonce(context_.files, options_.directory, *context_.last_nonce);
     if (!removed.ok()) Warn(std::string(removed.message()));
+  }
+  if (is_of_another(*news)) {
+    // The coordinator was restarted before it had told this rank.
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.directory,
+        " cannot have checkpoints: other ranks have learned why, and open ",
+        news->directory->path));
   }
   absl::Status faults =
       JoinFaults(absl::StrCat(options_.directory, " cannot have checkpoints"),

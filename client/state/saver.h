@@ -55,10 +55,14 @@ class Saver {
     FileSystem* files = nullptr;
     session::CheckpointChannel* channel = nullptr;
     transport::DeviceContext* device = nullptr;
+    // The nonce of the last directory that this session has opened, or tried
+    // to; empty before that. Open sets it.
+    std::string* last_nonce = nullptr;
   };
 
   // All ranks call it. An error in `ready` is this rank's, which cannot use the
-  // directory: it is returned here, and all ranks learn it.
+  // directory: it is returned here, and all ranks learn it. After an error all
+  // ranks may call it again, for this directory or another one.
   static absl::StatusOr<std::unique_ptr<Saver>> Open(
       CheckpointJob job, const Context& context, const SaverOptions& options,
       const absl::Status& ready = absl::OkStatus());

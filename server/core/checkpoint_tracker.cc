@@ -90,10 +90,7 @@ std::optional<EpochEnd> CheckpointTracker::On(
                               report.save->number, next()));
   }
   state.report = report;
-  if (rank == 0 && report.directory) {
-    outcome_.directory = report.directory;
-    history_.committed = std::max(history_.committed, report.directory->newest);
-  }
+  if (rank == 0 && report.directory && !outcome_.opened) Adopt();
   if (report.save && report.save->number > began_) {
     began_ = report.save->number;
     began_at_ = context.now();
@@ -113,6 +110,7 @@ void CheckpointTracker::Resume(int rank, EpochContext& context) {
 }
 
 void CheckpointTracker::Advance(EpochContext& context) {
+  OpenAgain();
   Open();
   Decide(context);
   Tell(context);
@@ -120,12 +118,49 @@ void CheckpointTracker::Advance(EpochContext& context) {
 
 // --- Opening ----------------------------------------------------------------
 
+void CheckpointTracker::Adopt() {
+  outcome_.directory = ranks_[0].report->directory;
+  history_.committed = std::max(history_.committed, outcome_.directory->newest);
+}
+
+bool CheckpointTracker::HasTried(int rank) const {
+  const auto& report = ranks_[rank].report;
+  if (!report || !report->access) return false;
+  return !report->directory ||
+         report->directory->nonce == outcome_.directory->nonce;
+}
+
+bool CheckpointTracker::OpensAgain(int rank) const {
+  const RankState& state = ranks_[rank];
+  if (!outcome_.opened || state.left || !state.report) return false;
+  if (rank != 0) return !state.report->access;
+  return state.report->directory &&
+         state.report->directory->nonce != outcome_.directory->nonce;
+}
+
+// A rank that opens again has learned the outcome of the opening before, so
+// nobody needs that any more once all ranks do.
+void CheckpointTracker::OpenAgain() {
+  opening_again_ = 0;
+  int left = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    opening_again_ += OpensAgain(rank);
+    left += ranks_[rank].left;
+  }
+  if (!OpensAgain(0) || opening_again_ + left < size()) return;
+  Adopt();
+  outcome_.opened = false;
+  outcome_.access_faults.clear();
+  outcome_.access_faults_more = 0;
+  opening_again_ = 0;
+}
+
 void CheckpointTracker::Open() {
   if (outcome_.opened || !outcome_.directory) return;
   std::vector<Fault> faults;
   for (int rank = 0; rank < size(); ++rank) {
     const RankState& state = ranks_[rank];
-    const bool has_tried = state.report && state.report->access;
+    const bool has_tried = HasTried(rank);
     if (!has_tried && !state.left) return;
     if (!has_tried) {
       faults.push_back({rank, absl::FailedPreconditionError(
@@ -338,7 +373,8 @@ bool CheckpointTracker::Awaits(int rank) const {
   const RankState& state = ranks_[rank];
   if (state.left || !state.report) return false;
   if (!outcome_.directory) return rank != 0;
-  if (!outcome_.opened) return state.report->access.has_value();
+  if (!outcome_.opened) return HasTried(rank);
+  if (opening_again_ > 0) return OpensAgain(rank);
   return Find(rank) != nullptr && !IsWriting(rank) && rank != member_;
 }
 
@@ -362,7 +398,9 @@ std::string CheckpointTracker::Lack(int rank) const {
   if (!outcome_.directory) {
     return rank == 0 ? "has not opened the checkpoints' directory" : "";
   }
-  if (!outcome_.opened) return "has not opened the checkpoints' directory";
+  if (!outcome_.opened || opening_again_ > 0) {
+    return "has not opened the checkpoints' directory";
+  }
   if (rank == member_) return "has not written the checkpoint's manifest";
   if (began_ < next()) return "";
   return "has not written its part of the checkpoint";

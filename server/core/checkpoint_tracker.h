@@ -1,7 +1,9 @@
 // Checkpoints of an epoch: what each rank has reported, and what follows.
 //
 //   directory (rank 0) ──▶ news to all ranks
-//   access of all      ──▶ opened, with the ranks that cannot read it
+//   access of all      ──▶ opened, with the ranks that cannot read it; after
+//                          such an opening, once all ranks begin another one,
+//                          again from the directory on
 //   save k: all wrote  ──▶ record SavePrepared ──▶ `prepared` to a member
 //           committed  ──▶ record SaveCommitted ─▶ decided, to all
 //           a failure  ──▶ decided with faults, when no rank writes any more
@@ -90,6 +92,13 @@ class CheckpointTracker {
   bool IsPrepared() const;
 
   void Advance(EpochContext& context);
+  // Rank 0's directory is the one that is opened.
+  void Adopt();
+  // The rank's report has its result with the directory that is opened.
+  bool HasTried(int rank) const;
+  // The directory was opened, and the rank has begun to open another one.
+  bool OpensAgain(int rank) const;
+  void OpenAgain();
   void Open();
   void Decide(EpochContext& context);
   std::vector<Fault> Faults(const Tally& tally) const;
@@ -109,6 +118,7 @@ class CheckpointTracker {
   std::vector<RankState> ranks_;
   // What all ranks are told; `prepared` is of member_ only.
   protocol::CheckpointNews outcome_;
+  int opening_again_ = 0;          // ranks
   int member_ = -1;                // writes the manifest
   protocol::CheckpointNews told_;  // to all ranks with a stream
   int told_member_ = -1;

@@ -93,9 +93,10 @@ class LOCKSTEP_EXPORT AsyncCheckpointer {
   // called it, and proves that all of them see the same directory: rank 0
   // writes a file that the others read. Errors: InvalidArgument (options, or
   // registered state without memory), FailedPrecondition (no state is
-  // registered; a second Create, also after a failed one; ranks that cannot use
-  // the directory, all of them named; another job uses it), those of the file
-  // system, Session::status().
+  // registered; a second Create; ranks that cannot use the directory, all of
+  // them named; another job uses it), those of the file system,
+  // Session::status(). It fails on all ranks or on none, and if it failed all
+  // ranks may call it again.
   static absl::StatusOr<std::unique_ptr<AsyncCheckpointer>> Create(
       Session& session, const CheckpointerOptions& options);
 

@@ -583,6 +583,20 @@ TEST_F(MachineTest, NewsAreNotTakenBack) {
   EXPECT_TRUE(view().checkpoints.faults.empty());
 }
 
+// Ranks that failed to open a directory open another one.
+TEST_F(MachineTest, TheOpeningOfAnotherDirectoryIsNews) {
+  Running();
+  protocol::CheckpointNews news{
+      .directory = protocol::CheckpointDirectory{.path = "/d", .nonce = "1"},
+      .opened = true,
+      .access_faults = {{1, absl::NotFoundError("no")}}};
+  Receive(0, 1, news);
+  news = {.directory =
+              protocol::CheckpointDirectory{.path = "/d", .nonce = "2"}};
+  Receive(0, 1, news);
+  EXPECT_EQ(view().checkpoints, news);
+}
+
 TEST_F(MachineTest, ReportsNothingAfterTheEpoch) {
   Running();
   Receive(0, 1, protocol::EpochEnded{{.message = "w-1 died"}, false});

@@ -108,16 +108,26 @@ class FakeCoordinator {
   };
 
   void Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (news_.opened && !AllOpenAgain()) return;
+    news_.opened = false;
     if (reports_[0].directory) news_.directory = reports_[0].directory;
-    if (news_.opened) return;
     news_.access_faults.clear();
     for (size_t rank = 0; rank < reports_.size(); ++rank) {
       if (!reports_[rank].access.has_value()) return;
+      if (reports_[rank].directory->nonce != news_.directory->nonce) return;
       if (reports_[rank].access->ok()) continue;
       news_.access_faults.push_back(
           {static_cast<int>(rank), *reports_[rank].access});
     }
     news_.opened = true;
+  }
+
+  // After an opening that failed all ranks begin another one.
+  bool AllOpenAgain() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto& first = reports_[0].directory;
+    return first && first->nonce != news_.directory->nonce &&
+           std::all_of(reports_.begin() + 1, reports_.end(),
+                       [](const auto& report) { return !report.access; });
   }
 
   // The next save, if all ranks have reported it.

@@ -82,8 +82,10 @@ class SaverJob {
       : SaverJob(std::move(jobs), [files](int) { return files; }) {}
   SaverJob(std::vector<CheckpointJob> jobs,
            const std::function<FileSystem*(int rank)>& files)
-      : coordinator_(static_cast<int>(jobs.size())), jobs_(std::move(jobs)) {
-    savers_.resize(jobs_.size());
+      : coordinator_(static_cast<int>(jobs.size())),
+        jobs_(std::move(jobs)),
+        nonces_(jobs_.size()),
+        savers_(jobs_.size()) {
     for (size_t rank = 0; rank < jobs_.size(); ++rank) {
       files_.push_back(files(static_cast<int>(rank)));
       devices_.push_back(transport::MakeHostDeviceContext());
@@ -93,8 +95,10 @@ class SaverJob {
   // The parts have memory already.
   struct WithMemory {};
   SaverJob(WithMemory, std::vector<CheckpointJob> jobs, FileSystem* files)
-      : coordinator_(static_cast<int>(jobs.size())), jobs_(std::move(jobs)) {
-    savers_.resize(jobs_.size());
+      : coordinator_(static_cast<int>(jobs.size())),
+        jobs_(std::move(jobs)),
+        nonces_(jobs_.size()),
+        savers_(jobs_.size()) {
     for (size_t rank = 0; rank < jobs_.size(); ++rank) {
       files_.push_back(files);
       devices_.push_back(transport::MakeHostDeviceContext());
@@ -130,9 +134,10 @@ class SaverJob {
   std::vector<absl::Status> Open(const SaverOptions& options) {
     return OnAll([&](int rank) {
       const auto r = static_cast<size_t>(rank);
-      auto saver = Saver::Open(
-          jobs_[r], {files_[r], coordinator_.channel(rank), devices_[r].get()},
-          options);
+      auto saver = Saver::Open(jobs_[r],
+                               {files_[r], coordinator_.channel(rank),
+                                devices_[r].get(), &nonces_[r]},
+                               options);
       if (!saver.ok()) return saver.status();
       savers_[r] = *std::move(saver);
       return absl::OkStatus();
@@ -218,6 +223,7 @@ class SaverJob {
 
   FakeCoordinator coordinator_;
   std::vector<CheckpointJob> jobs_;
+  std::vector<std::string> nonces_;  // Saver::Context::last_nonce
   std::vector<FileSystem*> files_;
   std::vector<std::unique_ptr<transport::DeviceContext>> devices_;
   std::vector<std::unique_ptr<std::string>> memory_;

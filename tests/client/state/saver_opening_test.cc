@@ -25,11 +25,6 @@ constexpr char kOpened[] = "/jobs/opened";
 class SaverOpeningTest : public testing::Test {
  protected:
   static constexpr int kRanks = 3;
-  SaverOpeningTest() {
-    for (auto& files : files_) {
-      files = std::make_unique<FaultyFileSystem>(&memory_);
-    }
-  }
 
   // What rank `rank` writes from now on fails; it still reads.
   void ForbidWrites(int rank) {
@@ -37,10 +32,9 @@ class SaverOpeningTest : public testing::Test {
         files_[rank]->operations() + 1,
         absl::PermissionDeniedError(absl::StrCat("no writes by ", rank)));
   }
+  void AllowWrites(int rank) { files_[rank]->FailAt(0, absl::OkStatus()); }
   std::vector<absl::Status> Open() {
-    SaverJob job(CutJobs(ModelState(), kRanks, 1),
-                 [this](int rank) { return files_[rank].get(); });
-    return job.Open(
+    return job_.Open(
         {.directory = kOpened, .nonce_patience = absl::Milliseconds(100)});
   }
   // All ranks say that `rank` is at fault, why, and no more.
@@ -60,7 +54,12 @@ class SaverOpeningTest : public testing::Test {
   }
 
   MemoryFileSystem memory_;
-  std::unique_ptr<FaultyFileSystem> files_[kRanks];
+  std::unique_ptr<FaultyFileSystem> files_[kRanks] = {
+      std::make_unique<FaultyFileSystem>(&memory_),
+      std::make_unique<FaultyFileSystem>(&memory_),
+      std::make_unique<FaultyFileSystem>(&memory_)};
+  SaverJob job_{CutJobs(ModelState(), kRanks, 1),
+                [this](int rank) { return files_[rank].get(); }};
 };
 
 // The others find no nonce, because none was written.
@@ -72,6 +71,20 @@ TEST_F(SaverOpeningTest, RankZeroAloneIsNamedIfItCannotOpenTheDirectory) {
 TEST_F(SaverOpeningTest, ARankThatReadsTheDirectoryButCannotWriteIsNamed) {
   ForbidWrites(2);
   ExpectAllBlame(Open(), 2);
+}
+
+// Twice rank 0, then another rank, then nobody.
+TEST_F(SaverOpeningTest, AllRanksOpenAgainUntilAllCan) {
+  for (const int rank : {0, 0, 1, 2, 0}) {
+    ForbidWrites(rank);
+    ExpectAllBlame(Open(), rank);
+    AllowWrites(rank);
+  }
+  EXPECT_THAT(Open(), Each(absl::OkStatus()));
+  EXPECT_THAT(job_.Save(20), Each(absl::OkStatus()));
+  EXPECT_EQ(job_.saver(2).newest(), (CheckpointName{20, 1, 1}));
+  EXPECT_THAT(memory_.List(CheckpointsIn(kOpened)).value(),
+              ElementsAre("lock", "step-20-epoch-1-attempt-1"));
 }
 
 TEST_F(SaverOpeningTest, TheProbesOfAllRanksAreRemoved) {

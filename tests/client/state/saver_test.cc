@@ -241,16 +241,17 @@ TEST_F(SaverTest, ARankThatCannotOpenIsNamedOnAllRanks) {
     FakeCoordinator coordinator(2);
     const auto device = transport::MakeHostDeviceContext();
     const auto jobs = CutJobs(ModelState(), 2, 1);
+    std::string nonces[2];
     absl::Status opened[2];
     const auto open = [&](int rank) {
       const absl::Status ready = rank == refusing
                                      ? absl::InvalidArgumentError("no memory")
                                      : absl::OkStatus();
-      opened[rank] =
-          Saver::Open(jobs[static_cast<size_t>(rank)],
-                      {&files_, coordinator.channel(rank), device.get()},
-                      InMemory(), ready)
-              .status();
+      opened[rank] = Saver::Open(jobs[static_cast<size_t>(rank)],
+                                 {&files_, coordinator.channel(rank),
+                                  device.get(), &nonces[rank]},
+                                 InMemory(), ready)
+                         .status();
     };
     std::thread first([&] { open(0); });
     open(1);

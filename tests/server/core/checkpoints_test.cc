@@ -35,32 +35,6 @@ class CheckpointsTest : public testing::Test {
   Savers ranks_{&fixture_};
 };
 
-// --- Opening ----------------------------------------------------------------
-
-TEST_F(CheckpointsTest, TheNonceIsSentToAllRanksAndOpeningNamesWhoCannotRead) {
-  for (const int rank : {1, 2}) ranks_.Says(rank);
-  EXPECT_FALSE(ranks_.news[1].directory);
-  ranks_.reports[0].directory = {.path = "/shared/run",
-                                 .nonce = std::string(32, '7')};
-  ranks_.reports[0].access = absl::OkStatus();
-  ranks_.Says(0);
-  for (const auto& news : ranks_.news) {
-    EXPECT_EQ(news.directory, ranks_.reports[0].directory);
-  }
-  ranks_.reports[2].access = absl::NotFoundError("no such file");
-  ranks_.Says(2);
-  EXPECT_FALSE(ranks_.news[0].opened);
-  ranks_.reports[1].access = absl::OkStatus();
-  ranks_.Says(1);
-  for (const auto& news : ranks_.news) {
-    EXPECT_TRUE(news.opened);
-    EXPECT_THAT(news.access_faults,
-                ElementsAre(protocol::CheckpointFault{
-                    2, absl::NotFoundError("no such file")}));
-  }
-  EXPECT_THAT(ranks_.Says(1), NoEffects()) << "a repetition";
-}
-
 // --- Saves ------------------------------------------------------------------
 
 TEST_F(CheckpointsTest, ASaveIsRecordedBeforeTheMemberAndTheOutcomeAreTold) {
