@@ -1,7 +1,6 @@
 #include "client/checkpoint/load.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +8,7 @@
 #include "base/text/nearest.h"
 #include "client/checkpoint/checkpoint_reader.h"
 #include "client/checkpoint/safetensors.h"
+#include "client/checkpoint/tensor_names.h"
 #include "protocol/tensor_type.h"
 
 namespace lockstep::checkpoint {
@@ -16,54 +16,6 @@ namespace {
 
 // Comparing names takes time with the product of their numbers.
 constexpr size_t kNamePairsMax = 100'000;
-
-// Whether `name` is `pattern` with any text for each '*'.
-bool FitsPattern(absl::string_view pattern, absl::string_view name) {
-  size_t p = 0, n = 0;
-  size_t star = absl::string_view::npos, resume = 0;  // the last '*'
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != absl::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
-}
-
-class Selection {
- public:
-  explicit Selection(const std::vector<std::string>& patterns)
-      : patterns_(patterns), used_(patterns.size()) {}
-
-  bool Has(absl::string_view name) {
-    bool has = patterns_.empty();
-    for (size_t i = 0; i < patterns_.size(); ++i) {
-      if (!FitsPattern(patterns_[i], name)) continue;
-      used_[i] = true;
-      has = true;
-    }
-    return has;
-  }
-
-  std::vector<std::string> Unused() const {
-    std::vector<std::string> unused;
-    for (size_t i = 0; i < patterns_.size(); ++i) {
-      if (!used_[i]) unused.push_back(patterns_[i]);
-    }
-    return unused;
-  }
-
- private:
-  const std::vector<std::string>& patterns_;
-  std::vector<bool> used_;
-};
 
 // One kind of contradiction, with all its tensors.
 struct Faults {
@@ -76,14 +28,11 @@ class Comparison {
  public:
   Comparison(const Manifest& manifest, absl::Span<const WantedTensor> wanted,
              const LoadOptions& options)
-      : options_(options), selection_(options.only) {
+      : options_(options), selection_(options.only, options.except) {
     AddStored(manifest);
     for (const WantedTensor& tensor : wanted) AddWanted(tensor);
     ListUnknown();
-    for (std::string& text : selection_.Unused()) {
-      unused_.texts.push_back(
-          absl::StrCat("\"", text, "\" of `only` fits no name"));
-    }
+    unused_.texts = selection_.Unused();
   }
 
   bool IsSelected(const WantedTensor& tensor) {
@@ -108,27 +57,17 @@ class Comparison {
 
  private:
   void AddStored(const Manifest& manifest) {
-    size_t renamed = 0;
+    Renaming renaming(options_.renamed);
     for (const ManifestTensor& tensor : manifest.tensors) {
-      const auto found = options_.renamed.find(tensor.name);
-      const bool is_renamed = found != options_.renamed.end();
-      renamed += is_renamed;
-      const std::string& name = is_renamed ? found->second : tensor.name;
+      const std::string name = renaming.NameOf(tensor.name);
       const auto [other, is_new] = stored_.emplace(name, &tensor);
       if (is_new) continue;
       renamed_.texts.push_back(absl::StrCat(TensorText(other->second->name),
                                             " and ", TensorText(tensor.name),
                                             " are both \"", name, "\""));
     }
-    if (renamed == options_.renamed.size()) return;
-    std::set<absl::string_view> names;
-    for (const ManifestTensor& tensor : manifest.tensors) {
-      names.insert(tensor.name);
-    }
-    for (const auto& [from, to] : options_.renamed) {
-      if (names.count(from) > 0) continue;
-      renamed_.texts.push_back(
-          absl::StrCat(TensorText(from), " is not in the checkpoint"));
+    for (std::string& text : renaming.Faults()) {
+      renamed_.texts.push_back(std::move(text));
     }
   }
 
@@ -145,8 +84,11 @@ class Comparison {
     const std::string text =
         absl::StrCat(TensorText(tensor.name), " is ", TypeText(stored), ", ",
                      TypeText(tensor.type), " is wanted");
-    if (stored.shape != tensor.type.shape) shapes_.texts.push_back(text);
-    if (stored.dtype != tensor.type.dtype) dtypes_.texts.push_back(text);
+    if (stored.shape != tensor.type.shape) {
+      shapes_.texts.push_back(text);
+    } else if (stored.dtype != tensor.type.dtype) {
+      dtypes_.texts.push_back(text);
+    }
   }
 
   void ListUnknown() {

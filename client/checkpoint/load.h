@@ -42,20 +42,24 @@ struct WantedTensor {
 struct LoadOptions {
   HashCheck check = HashCheck::kFull;
   uint64_t sample_seed = 0;
-  // From the checkpoint's name to the wanted name.
+  // From the checkpoint's name to the wanted name. One '*' on each side stands
+  // for the same text: {"model.*", "net.*"}; full names go before patterns.
   std::map<std::string, std::string> renamed;
   // Names, after renaming, in which '*' stands for any text: other tensors of
   // the program keep their values, and others of the checkpoint are left out.
   // Empty: all tensors.
   std::vector<std::string> only;
+  // Likewise: names that are left out, though `only` may have them.
+  std::vector<std::string> except;
 };
 
 // FailedPrecondition lists all that contradicts the checkpoint: wanted tensors
 // that it does not have and tensors of it that are not wanted, each with the
-// nearest name, other shapes, other dtypes, names of `renamed` that it does not
-// have or that become one name, and texts of `only` that no name fits.
-// InvalidArgument for a box that is not inside of its tensor or has no memory.
-// Nothing was read then.
+// nearest name, other shapes, other dtypes (of a tensor whose shape is right),
+// names of `renamed` that it does not have or that become one name, patterns of
+// it that do not fit or that fit one name, and texts of `only` and `except`
+// that no name fits. InvalidArgument for a box that is not inside of its tensor
+// or has no memory. Nothing was read then.
 //
 // Other errors are those of CheckpointReader, after which the memory of the
 // wanted tensors has undefined contents. Memory beside theirs: that of a

@@ -114,7 +114,8 @@ absl::StatusOr<TrainingState> LoadState(FileSystem* files,
       .check = CheckOf(options.check),
       .sample_seed = std::random_device()(),
       .renamed = options.renamed,
-      .only = options.only};
+      .only = options.only,
+      .except = options.except};
   std::vector<void*> memory;
   for (const StatePart& part : job.held) memory.push_back(part.data);
   const auto read = [&](const std::vector<void*>& to) {

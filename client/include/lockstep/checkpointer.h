@@ -72,11 +72,15 @@ struct LoadCheckpointOptions {
   // The step to load; nullopt: the newest committed checkpoint.
   std::optional<int64_t> step;
   LoadCheck check = LoadCheck::kFull;
-  // From the checkpoint's names to registered names.
+  // From the checkpoint's names to registered names. One '*' on each side
+  // stands for the same text: {"model.*", "net.*"}; full names go before
+  // patterns.
   std::map<std::string, std::string> renamed;
   // Registered names, in which '*' stands for any text: others keep their
   // values. Empty: all.
   std::vector<std::string> only;
+  // Likewise: names that are left out, though `only` may have them.
+  std::vector<std::string> except;
 };
 
 struct SaveProgress {

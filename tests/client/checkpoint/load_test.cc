@@ -140,6 +140,53 @@ TEST_F(LoadTest, RenamedTensorsAreLoadedUnderTheirNewNames) {
   }
 }
 
+TEST_F(LoadTest, PatternsRenameAllThatFitsThemAndFullNamesGoBefore) {
+  Want("net.encoder.w");
+  Want("d");
+  Want("b");
+  Want("o.mo");
+  const absl::Status status = Load({.renamed = {{"*.weight*", "net.*.w"},
+                                                {"decoder.weights", "d"},
+                                                {"bias*", "b*"},
+                                                {"*ments", "o.*"}}});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("\"*.weight*\" to \"net.*.w\": both have one '*'"));
+  const absl::Status loaded = Load({.renamed = {{"*.weight", "net.*.w"},
+                                                {"decoder.weights", "d"},
+                                                {"*s", "wrong.*"},
+                                                {"bias", "b"},
+                                                {"*ments", "o.*"}}});
+  EXPECT_THAT(std::string(loaded.message()),
+              HasSubstr("1 renamed wrongly: tensor \"moments\" fits \"*ments\" "
+                        "and \"*s\""));
+  const absl::Status all = Load({.renamed = {{"*.weight", "net.*.w"},
+                                             {"decoder.weights", "d"},
+                                             {"bias*", "b*"},
+                                             {"*ments", "o.*"}}});
+  ASSERT_TRUE(all.ok()) << all;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    EXPECT_EQ(MemoryOf(i), BytesOf(i)) << wanted_[i].name;
+  }
+}
+
+TEST_F(LoadTest, PatternsThatFitNothingAndNamesThatBecomeOneAreListed) {
+  WantAll();
+  const absl::Status refused =
+      Load({.renamed = {{"model.*", "net.*"},
+                        {"*.weightsweights", "*"},
+                        {"*coder.weight", "*coder.weights"},
+                        {"encoder.*", "decoder.*"},
+                        {"bia*", "moment*"}}});
+  ExpectRefused(refused);
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("\"model.*\" fits no name in the checkpoint"),
+            HasSubstr("\"*.weightsweights\" fits no name"),
+            HasSubstr("tensor \"encoder.weight\" fits \"*coder.weight\" and "
+                      "\"encoder.*\""),
+            HasSubstr("tensor \"bias\" and tensor \"moments\" are both")));
+}
+
 TEST_F(LoadTest, NamesThatCannotBeRenamedAreListed) {
   WantAll();
   const absl::Status refused =
@@ -161,6 +208,44 @@ TEST_F(LoadTest, OnlyTheNamedTensorsAreLoaded) {
   ASSERT_TRUE(status.ok()) << status;
   for (const size_t i : {0, 1, 3}) EXPECT_EQ(MemoryOf(i), BytesOf(i)) << i;
   for (const size_t i : {2, 4}) EXPECT_EQ(MemoryOf(i), std::string(48, '?'));
+}
+
+TEST_F(LoadTest, ExceptedTensorsKeepTheirValues) {
+  WantAll();
+  Want("encoder.momentum");
+  wanted_[3].type.shape = {1};
+  const absl::Status status =
+      Load({.only = {"*coder.*", "moments"}, .except = {"*mo*"}});
+  ASSERT_TRUE(status.ok()) << status;
+  for (const size_t i : {0, 1}) EXPECT_EQ(MemoryOf(i), BytesOf(i)) << i;
+  for (const size_t i : {2, 3, 4}) EXPECT_EQ(MemoryOf(i), std::string(48, '?'));
+  ASSERT_TRUE(Load({.except = {"*mo*"}}).ok());
+  EXPECT_EQ(MemoryOf(2), BytesOf(2));
+  const absl::Status unused = Load({.except = {"*mo*", "*.bias"}});
+  EXPECT_THAT(std::string(unused.message()),
+              HasSubstr("1 not selected: \"*.bias\" of `except` fits no name"));
+}
+
+// As the ranks of a job list them: whole, and then their parts.
+TEST_F(LoadTest, WhatDoesNotFitIsListedOnceHoweverOftenItIsWanted) {
+  WantAll();
+  wanted_.pop_back();
+  for (int i = 0; i < 2; ++i) {
+    for (const std::string name : {"new", "bias", "decoder.weights"}) {
+      Want(name, {DType::kBF16, {6, 4}});
+    }
+  }
+  wanted_.erase(wanted_.begin() + 1, wanted_.begin() + 3);
+  const std::string text(Load().message());
+  for (const std::string part :
+       {"1 missing in the checkpoint: tensor \"new\" bf16[6,4]",
+        "1 unexpected: tensor \"moments\" f32[4,6]", "2 of another shape: ",
+        "tensor \"bias\" is f32[4,6], bf16[6,4] is wanted",
+        "tensor \"decoder.weights\" is f32[4,6], bf16[6,4] is wanted"}) {
+    EXPECT_EQ(text.find(part), text.rfind(part)) << text;
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("another dtype")));
 }
 
 TEST_F(LoadTest, ASelectionIsComparedStrictly) {
