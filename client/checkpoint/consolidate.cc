@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "absl/strings/str_cat.h"
 #include "client/checkpoint/checkpoint_reader.h"
+#include "client/checkpoint/training_texts.h"
 #include "client/checkpoint/whole_tensors.h"
 
 namespace lockstep::checkpoint {
@@ -29,9 +29,10 @@ absl::StatusOr<WrittenFile> Consolidate(FileSystem* files,
                               .open_files_max = options.open_files_max});
   if (!reader.ok()) return reader.status();
   WholeTensors whole(reader->get(), options.on_progress);
-  absl::StatusOr<WrittenFile> written = WriteSafetensors(
-      files, target, whole.All(),
-      {{"format", "pt"}, {"step", absl::StrCat(manifest.step)}});
+  TrainingState training = manifest.training;
+  training.step = manifest.step;
+  absl::StatusOr<WrittenFile> written =
+      WriteSafetensors(files, target, whole.All(), TextsOf(training));
   if (!written.ok()) return written;
   absl::Status status = files->SyncDirectory(ParentOf(target));
   if (!status.ok()) {

@@ -32,8 +32,9 @@ struct ConsolidateOptions {
 };
 
 // Creates `target` with every tensor of the checkpoint in `folder` under its
-// own name: the tensors of one element size sorted by name, and the metadata
-// "format" = "pt" and "step". After OK the file and its name are durable.
+// own name: the tensors of one element size sorted by name, and the training
+// state as metadata (training_texts.h). After OK the file and its name are
+// durable.
 //
 // Memory: a piece of kPieceBytes, and that of CheckpointReader; never a whole
 // tensor that is larger.

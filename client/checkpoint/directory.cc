@@ -1,11 +1,13 @@
 #include "client/checkpoint/directory.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
@@ -137,6 +139,25 @@ absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
   return absl::NotFoundError(
       absl::StrCat(given, " has no committed checkpoint, nor has its folder ",
                    kCheckpoints));
+}
+
+absl::StatusOr<AttemptFolder> NewestOf(
+    const std::string& path, const std::vector<AttemptFolder>& folders,
+    std::optional<int64_t> step) {
+  std::set<int64_t> steps;
+  std::optional<AttemptFolder> newest;
+  for (const AttemptFolder& folder : folders) {
+    if (!folder.committed) continue;
+    steps.insert(folder.id.step);
+    if (!step || folder.id.step == *step) newest = folder;
+  }
+  if (newest) return *std::move(newest);
+  return absl::NotFoundError(absl::StrCat(
+      path, " has no committed checkpoint",
+      step ? absl::StrCat(" of step ", *step) : "",
+      steps.empty()
+          ? ""
+          : absl::StrCat("; there are steps ", absl::StrJoin(steps, ", "))));
 }
 
 absl::StatusOr<std::string> CreateAttempt(FileSystem* files,

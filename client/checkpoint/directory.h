@@ -57,6 +57,13 @@ absl::StatusOr<std::vector<AttemptFolder>> ListAttempts(
 absl::StatusOr<std::vector<AttemptFolder>> FindCommitted(
     FileSystem* files, const std::string& path);
 
+// The newest of `folders` (rising) that is committed; with `step`, of those of
+// that step. NotFound names `path`, where they are, and the steps that there
+// are.
+absl::StatusOr<AttemptFolder> NewestOf(
+    const std::string& path, const std::vector<AttemptFolder>& folders,
+    std::optional<int64_t> step);
+
 // Makes the folder of an attempt, durably, and returns its path. AlreadyExists
 // if there was this attempt before.
 absl::StatusOr<std::string> CreateAttempt(FileSystem* files,

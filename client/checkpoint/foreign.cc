@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "client/checkpoint/safetensors_reader.h"
 #include "client/checkpoint/seed_layout.h"
+#include "client/checkpoint/training_texts.h"
 
 namespace lockstep::checkpoint {
 
@@ -24,14 +23,10 @@ absl::StatusOr<ForeignCheckpoint> ReadPlainFile(FileSystem* files,
   manifest.is_foreign = true;
   manifest.job = "imported";
   manifest.mesh = {{{"data", 1}}};
-  manifest.training.metadata = (*reader)->header().metadata;
-  // As Consolidate writes it; other programs may write any text.
-  const auto step = manifest.training.metadata.find("step");
-  int64_t number = 0;
-  if (step != manifest.training.metadata.end() &&
-      absl::SimpleAtoi(step->second, &number) && number >= 0) {
-    manifest.step = manifest.training.step = number;
-  }
+  auto training = TrainingOf((*reader)->header().metadata);
+  if (!training.ok()) return WithContext(path, training.status());
+  manifest.training = *std::move(training);
+  manifest.step = manifest.training.step;
   manifest.files = {{.name = name}};
   for (const StoredTensor& tensor : (*reader)->header().tensors) {
     ManifestTensor& listed = manifest.tensors.emplace_back();

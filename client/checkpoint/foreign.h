@@ -22,9 +22,9 @@ struct ForeignCheckpoint {
   Manifest manifest;
 };
 
-// One safetensors file. Its metadata become those of the training state; the
-// step is 0. Errors are those of SafetensorsReader, and InvalidArgument for a
-// name that is not printable.
+// One safetensors file. Its metadata become the training state
+// (training_texts.h). Errors are those of SafetensorsReader and TrainingOf, and
+// InvalidArgument for a name that is not printable.
 absl::StatusOr<ForeignCheckpoint> ReadPlainFile(FileSystem* files,
                                                 const std::string& path);
 

@@ -91,7 +91,8 @@ absl::StatusOr<AttemptFolder> Import(FileSystem* files,
   }
   auto reader = CheckpointReader::Open(
       files, source.folder, source.manifest,
-      {.check = HashCheck::kOff, .open_files_max = kOpenFilesMax});
+      {.check = source.manifest.is_foreign ? HashCheck::kOff : HashCheck::kFull,
+       .open_files_max = kOpenFilesMax});
   if (!reader.ok()) return reader.status();
   absl::string_view above = directory;
   while (above.size() > 1 && absl::ConsumeSuffix(&above, "/")) {

@@ -1,4 +1,5 @@
-// Makes a checkpoint of files of other programs, which a job can load.
+// Makes a checkpoint of files of other programs, or of another checkpoint,
+// which a job can load.
 //
 // Threads: the caller's, which blocks until the checkpoint is committed.
 
@@ -27,7 +28,8 @@ struct ImportOptions {
 };
 
 // Commits a checkpoint of one rank in `directory`/checkpoints, as epoch 0, with
-// all tensors, whole, in their dtypes. Makes the two directories if they do not
+// all tensors, whole, in their dtypes. All hashes are compared if `source` is a
+// checkpoint, and so has some. Makes the two directories if they do not
 // exist. The parent of `directory` must.
 //
 // AlreadyExists if there is a committed checkpoint of this step.

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "client/checkpoint/load.h"
 #include "client/checkpoint/manifest.h"
 #include "client/state/job_directory.h"
@@ -88,19 +86,7 @@ absl::StatusOr<checkpoint::AttemptFolder> FindStep(FileSystem* files,
   const auto attempts =
       checkpoint::ListAttempts(files, CheckpointsIn(directory));
   if (!attempts.ok()) return attempts.status();
-  std::optional<checkpoint::AttemptFolder> found;
-  std::vector<int64_t> steps;
-  for (const checkpoint::AttemptFolder& attempt : *attempts) {
-    if (!attempt.committed) continue;
-    if (attempt.id.step == step) found = attempt;
-    steps.push_back(attempt.id.step);
-  }
-  if (found.has_value()) return *std::move(found);
-  return absl::NotFoundError(absl::StrCat(
-      directory, " has no committed checkpoint of step ", step,
-      steps.empty()
-          ? ""
-          : absl::StrCat("; there are steps ", absl::StrJoin(steps, ", "))));
+  return checkpoint::NewestOf(directory, *attempts, step);
 }
 
 absl::StatusOr<TrainingState> LoadState(FileSystem* files,

@@ -164,6 +164,31 @@ TEST_F(CheckpointCommandTest, ShowsTheTrainingStateTensorsAndFiles) {
   EXPECT_EQ(manifest["tensors"][0]["name"], "w");
 }
 
+TEST_F(CheckpointCommandTest, ShowsAndVerifiesTheStepThatIsGiven) {
+  Save(10);
+  Save(20);
+  FlipLastBit(FileOf(20));
+  EXPECT_THAT(Checkpoint({"show", Job(), "--step", "10"}).output,
+              HasSubstr(FolderOf(10)));
+  const Json manifest = Json::parse(
+      Checkpoint({"show", "--json", "--step", "10", directory_}).output);
+  EXPECT_EQ(manifest["step"], 10);
+  const Outcome older = Checkpoint({"verify", "--step", "10", Job()});
+  EXPECT_EQ(older.code, 0);
+  EXPECT_THAT(older.output, HasSubstr(FolderOf(10) + ": verified"));
+  EXPECT_EQ(Checkpoint({"verify", "--step", "20", Job()}).code, 1);
+  for (const char* command : {"show", "verify"}) {
+    const Outcome none = Checkpoint({command, Job(), "--step", "15"});
+    EXPECT_EQ(none.code, 1);
+    EXPECT_THAT(none.output,
+                HasSubstr(Job() + " has no committed checkpoint of step 15; "
+                                  "there are steps 10, 20"));
+    EXPECT_EQ(Checkpoint({command, FolderOf(10), "--step", "20"}).code, 1);
+    EXPECT_EQ(Checkpoint({command, Job(), "--step", "-1"}).code, 2);
+  }
+  EXPECT_EQ(Checkpoint({"verify", Job(), "--all", "--step", "10"}).code, 2);
+}
+
 TEST_F(CheckpointCommandTest, PrunesWhatIsNotKept) {
   for (int64_t step : {10, 20, 30, 40}) Save(step);
   Open(35);
@@ -256,6 +281,62 @@ TEST_F(CheckpointCommandTest, ImportsAFileIntoTheDirectoryOfAJob) {
   EXPECT_EQ(data(back), data(file));
   EXPECT_EQ(Checkpoint({"import", "/nowhere", job}).code, 1);
   EXPECT_EQ(Checkpoint({"import", file}).code, 2);
+}
+
+TEST_F(CheckpointCommandTest, ConsolidateAndImportKeepTheTrainingState) {
+  Save(10);
+  const std::string file = folder_.path() / "all.safetensors";
+  ASSERT_EQ(Checkpoint({"consolidate", Job(), file}).code, 0);
+  const std::string job = folder_.path() / "new";
+  ASSERT_EQ(Checkpoint({"import", file, job}).code, 0);
+  const Json training =
+      Json::parse(Checkpoint({"show", "--json", job}).output)["training"];
+  const Json saved =
+      Json::parse(Checkpoint({"show", "--json", Job()}).output)["training"];
+  for (const char* field : {"step", "epoch", "learning_rate", "samples"}) {
+    EXPECT_EQ(training[field], saved[field]) << field;
+  }
+  EXPECT_EQ(training["metadata"]["loss"], "0.25");
+}
+
+// The directory is named as for other commands: itself, or the job's.
+TEST_F(CheckpointCommandTest, ImportsIntoTheFolderOfCheckpointsToo) {
+  Save(10);
+  const std::string file = folder_.path() / "all.safetensors";
+  ASSERT_EQ(Checkpoint({"consolidate", Job(), file}).code, 0);
+  const Outcome imported =
+      Checkpoint({"import", file, directory_ + "/", "--step", "7"});
+  EXPECT_EQ(imported.code, 0) << imported.output;
+  EXPECT_THAT(imported.output,
+              HasSubstr(directory_ + "/step-7-epoch-0-attempt-1: 1 tensor"));
+  EXPECT_FALSE(files_.List(directory_ + "/checkpoints").ok());
+}
+
+TEST_F(CheckpointCommandTest, ImportsTheNewestOfAnotherJob) {
+  Save(10);
+  Save(20);
+  int job = 0;
+  for (const std::string& path : {Job(), directory_, FolderOf(20)}) {
+    const std::string other = folder_.path() / absl::StrCat("other", ++job);
+    const Outcome imported = Checkpoint({"import", path, other});
+    EXPECT_EQ(imported.code, 0) << imported.output;
+    EXPECT_THAT(imported.output, AllOf(HasSubstr("1 tensor of " + FolderOf(20)),
+                                       Not(HasSubstr("no hashes"))));
+    EXPECT_THAT(Checkpoint({"show", other}).output,
+                AllOf(HasSubstr("step 20, epoch 0, learning rate 0.5"),
+                      HasSubstr("64 of 1797, seed 7")));
+  }
+  FlipLastBit(FileOf(20));
+  const std::string damaged = folder_.path() / "damaged";
+  const Outcome refused = Checkpoint({"import", Job(), damaged});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr(FileOf(20)));
+  EXPECT_EQ(Checkpoint({"list", damaged}).code, 1) << "nothing is left";
+  const std::string empty = folder_.path() / "empty";
+  ASSERT_TRUE(files_.MakeDirectory(empty).ok());
+  const Outcome none = Checkpoint({"import", empty, damaged});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.output, HasSubstr("has no committed checkpoint"));
 }
 
 TEST_F(CheckpointCommandTest, ReadsTheFoldersOfBoostr) {

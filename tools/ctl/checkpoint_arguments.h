@@ -3,6 +3,7 @@
 #ifndef LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_
 #define LOCKSTEP_TOOLS_CTL_CHECKPOINT_ARGUMENTS_H_
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -25,11 +26,12 @@ class CheckpointArguments {
     checkpoint.RequireCommand();
     AddJson(AddOf(checkpoint, "list", "List the checkpoints in a directory",
                   [this] { return CheckpointList(path_, json_); }));
-    AddJson(AddOf(checkpoint, "show", "Show the newest, or the given one",
-                  [this] { return CheckpointShow(path_, json_); }));
-    AddOf(checkpoint, "verify", "Read all of the newest, or the given one",
-          [this] { return CheckpointVerify(path_, all_); })
-        .AddFlag("--all", &all_, "Each one in the directory");
+    const ProgramCommand show =
+        AddOf(checkpoint, "show", "Show the newest, or the given one",
+              [this] { return CheckpointShow(path_, step_, json_); });
+    AddJson(show);
+    AddStep(show);
+    AddVerify(checkpoint);
     AddPrune(checkpoint);
     AddConsolidate(checkpoint);
     AddImport(checkpoint);
@@ -54,6 +56,22 @@ class CheckpointArguments {
 
   void AddJson(const ProgramCommand& command) {
     command.AddFlag("--json", &json_, "Print JSON");
+  }
+
+  CommandLineOption AddStep(const ProgramCommand& command) {
+    return command.Add("--step", &step_, "Of this step").NotNegative();
+  }
+
+  void AddVerify(const ProgramCommand& checkpoint) {
+    const ProgramCommand verify =
+        AddOf(checkpoint, "verify", "Read all of the newest, or the given one",
+              [this] {
+                return all_ ? CheckpointVerifyAll(path_)
+                            : CheckpointVerify(path_, step_);
+              });
+    const CommandLineOption all =
+        verify.AddFlag("--all", &all_, "Each one in the directory");
+    AddStep(verify).Excludes(all);
   }
 
   void AddPrune(const ProgramCommand& checkpoint) {
@@ -92,7 +110,8 @@ class CheckpointArguments {
         "import", "Make a checkpoint of a safetensors file");
     import
         .Add("FILE", &path_,
-             "A safetensors file, or a folder that boostr has written")
+             "A safetensors file, a folder that boostr has written, or a "
+             "checkpoint as for other commands")
         .Required();
     import
         .Add("DIR", &target_,
@@ -109,6 +128,7 @@ class CheckpointArguments {
     std::string path_;
     std::string target_;
     CopyCheckpointOptions copy_;
+    int64_t step_ = -1;
     bool json_ = false;
     bool all_ = false;
     PruneOptions prune_;

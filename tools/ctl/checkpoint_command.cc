@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,14 @@ std::string ManifestText(const AttemptFolder& folder,
   return text;
 }
 
+absl::StatusOr<AttemptFolder> Find(FileSystem& files, const std::string& path,
+                                   int64_t step) {
+  const auto folders = checkpoint::FindCommitted(&files, path);
+  if (!folders.ok()) return folders.status();
+  return checkpoint::NewestOf(
+      path, *folders, step < 0 ? std::nullopt : std::optional<int64_t>(step));
+}
+
 // False if a file is wrong.
 bool VerifyOne(PosixFileSystem& files, const AttemptFolder& folder) {
   const checkpoint::VerifiedCheckpoint verified =
@@ -152,14 +161,14 @@ int CheckpointList(const std::string& path, bool json) {
   return code;
 }
 
-int CheckpointShow(const std::string& path, bool json) {
+int CheckpointShow(const std::string& path, int64_t step, bool json) {
   PosixFileSystem files;
-  const auto folders = checkpoint::FindCommitted(&files, path);
-  if (!folders.ok()) return Refuse(folders.status());
-  const auto manifest = checkpoint::ReadManifest(&files, folders->back());
+  const auto folder = Find(files, path, step);
+  if (!folder.ok()) return Refuse(folder.status());
+  const auto manifest = checkpoint::ReadManifest(&files, *folder);
   if (!manifest.ok()) return Refuse(manifest.status());
   if (!json) {
-    Print(ManifestText(folders->back(), *manifest));
+    Print(ManifestText(*folder, *manifest));
     return 0;
   }
   const auto text = checkpoint::FormatManifest(*manifest);
@@ -168,14 +177,20 @@ int CheckpointShow(const std::string& path, bool json) {
   return 0;
 }
 
-int CheckpointVerify(const std::string& path, bool all) {
+int CheckpointVerify(const std::string& path, int64_t step) {
+  PosixFileSystem files;
+  const auto folder = Find(files, path, step);
+  if (!folder.ok()) return Refuse(folder.status());
+  return VerifyOne(files, *folder) ? 0 : 1;
+}
+
+int CheckpointVerifyAll(const std::string& path) {
   PosixFileSystem files;
   const auto folders = checkpoint::FindCommitted(&files, path);
   if (!folders.ok()) return Refuse(folders.status());
-  const size_t first = all ? 0 : folders->size() - 1;
   bool right = true;
-  for (size_t i = first; i < folders->size(); ++i) {
-    right = VerifyOne(files, (*folders)[i]) && right;
+  for (const AttemptFolder& folder : *folders) {
+    right = VerifyOne(files, folder) && right;
   }
   return right ? 0 : 1;
 }

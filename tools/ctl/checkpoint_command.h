@@ -8,6 +8,7 @@
 #ifndef LOCKSTEP_TOOLS_CTL_CHECKPOINT_COMMAND_H_
 #define LOCKSTEP_TOOLS_CTL_CHECKPOINT_COMMAND_H_
 
+#include <cstdint>
 #include <string>
 
 #include "client/checkpoint/directory.h"
@@ -18,13 +19,15 @@ namespace lockstep::ctl {
 // is damaged is listed as that, and the exit code is 1.
 int CheckpointList(const std::string& path, bool json);
 
-// Prints what the newest checkpoint has: its training state, its tensors and
-// files. As JSON: its manifest.
-int CheckpointShow(const std::string& path, bool json);
+// Prints what a checkpoint has: its training state, its tensors and files. As
+// JSON: its manifest. `step` here and below: of the newest of that step; below
+// 0, the newest.
+int CheckpointShow(const std::string& path, int64_t step, bool json);
 
-// Verifies the newest checkpoint, or all. Prints each file that is wrong, and
-// returns 1 if there is one.
-int CheckpointVerify(const std::string& path, bool all);
+// Verifies a checkpoint, or all. Prints each file that is wrong, and returns 1
+// if there is one.
+int CheckpointVerify(const std::string& path, int64_t step);
+int CheckpointVerifyAll(const std::string& path);
 
 struct PruneOptions {
   checkpoint::Retention retention;

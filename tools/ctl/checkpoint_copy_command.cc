@@ -50,16 +50,11 @@ struct SourceCheckpoint {
 };
 
 absl::StatusOr<SourceCheckpoint> ReadOwn(
-    FileSystem& files, const std::vector<AttemptFolder>& committed,
-    int64_t step) {
-  const auto found = std::find_if(
-      committed.rbegin(), committed.rend(),
-      [&](const auto& of) { return step < 0 || of.id.step == step; });
-  if (found == committed.rend()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no committed checkpoint of step ", step,
-                     "; the newest is ", committed.back().path));
-  }
+    FileSystem& files, const std::string& path,
+    const std::vector<AttemptFolder>& committed, int64_t step) {
+  const auto found = checkpoint::NewestOf(
+      path, committed, step < 0 ? std::nullopt : std::optional<int64_t>(step));
+  if (!found.ok()) return found.status();
   auto manifest = checkpoint::ReadManifest(&files, *found);
   if (!manifest.ok()) return manifest.status();
   return SourceCheckpoint{found->path, *std::move(manifest)};
@@ -79,7 +74,7 @@ absl::StatusOr<SourceCheckpoint> ReadSource(FileSystem& files,
                                             const std::string& path,
                                             int64_t step) {
   const auto committed = checkpoint::FindCommitted(&files, path);
-  if (committed.ok()) return ReadOwn(files, *committed, step);
+  if (committed.ok()) return ReadOwn(files, path, *committed, step);
   if (!IsSeedLayout(files, path)) return committed.status();
   auto seed = checkpoint::ReadSeedLayout(&files, path);
   if (!seed.ok()) return seed.status();
@@ -88,6 +83,19 @@ absl::StatusOr<SourceCheckpoint> ReadSource(FileSystem& files,
         path, " is of step ", seed->manifest.step, ", not of step ", step));
   }
   return SourceCheckpoint{std::move(seed->folder), std::move(seed->manifest)};
+}
+
+// Files of other programs, or the newest checkpoint of a job.
+absl::StatusOr<ForeignCheckpoint> ReadAny(FileSystem& files,
+                                          const std::string& path) {
+  const auto committed = checkpoint::FindCommitted(&files, path);
+  if (!committed.ok()) {
+    const bool is_none = files.List(path).ok() && !IsSeedLayout(files, path);
+    return is_none ? committed.status() : checkpoint::ReadForeign(&files, path);
+  }
+  auto own = ReadOwn(files, path, *committed, /*step=*/-1);
+  if (!own.ok()) return own.status();
+  return ForeignCheckpoint{std::move(own->folder), std::move(own->manifest)};
 }
 
 HashCheck CheckOf(const std::string& name) {
@@ -128,15 +136,17 @@ int CheckpointConsolidate(const std::string& path, const std::string& target,
 int CheckpointImport(const std::string& path, const std::string& directory,
                      const CopyCheckpointOptions& options) {
   PosixFileSystem files;
-  const auto source = checkpoint::ReadForeign(&files, path);
+  const auto source = ReadAny(files, path);
   if (!source.ok()) return Refuse(source.status());
   checkpoint::ImportOptions import{.on_progress = PrintProgress()};
   if (options.step >= 0) import.step = options.step;
   const auto folder = checkpoint::Import(&files, *source, directory, import);
   if (!folder.ok()) return Refuse(folder.status());
-  Print(absl::StrFormat(
-      "%s: %s; the source has no hashes, none were compared\n",
-      Printable(folder->path), TensorsText(source->manifest.tensors.size())));
+  Print(absl::StrFormat("%s: %s%s\n", Printable(folder->path),
+                        TensorsText(source->manifest.tensors.size()),
+                        source->manifest.is_foreign
+                            ? "; the source has no hashes, none were compared"
+                            : absl::StrCat(" of ", Printable(source->folder))));
   return 0;
 }
 
