@@ -1,9 +1,14 @@
 #include "tools/launch/operator_token.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -15,33 +20,98 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(OperatorTokenTest, NamesTheAddressesOfThisUsersCoordinators) {
-  std::string folder = testing::TempDir() + "tokens-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  setenv("XDG_RUNTIME_DIR", folder.c_str(), 1);
+constexpr char kAddress[] = "127.0.0.1:40123";
+constexpr char kOther[] = "127.0.0.1:40124";
+
+class OperatorTokenTest : public testing::Test {
+ protected:
+  OperatorTokenTest() {
+    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
+    setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
+  }
+  ~OperatorTokenTest() override {
+    unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(folder_);
+  }
+
+  // A launcher's file; it ends with the object.
+  static std::optional<PublishedToken> Write(const std::string& address,
+                                             const std::string& token) {
+    auto written = PublishedToken::Write(address, token);
+    EXPECT_TRUE(written.ok()) << written.status();
+    if (!written.ok()) return std::nullopt;
+    return *std::move(written);
+  }
+  // The file of a launcher that is killed.
+  static void WriteAndDie(const std::string& address) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const auto token = Write(address, "old");
+      kill(getpid(), SIGKILL);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status));
+    EXPECT_TRUE(Exists(address));
+  }
+  static bool Exists(const std::string& address) {
+    return std::filesystem::exists(*OperatorTokenPath(address));
+  }
+  static std::string Find(const std::string& address) {
+    return FindOperatorToken(address).value();
+  }
+
+  std::string folder_ = testing::TempDir() + "tokens-XXXXXX";
+};
+
+TEST_F(OperatorTokenTest, NamesTheAddressesOfThisUsersCoordinators) {
   EXPECT_THAT(PublishedAddresses(), IsEmpty()) << "there is no folder yet";
   {
-    const auto second = PublishedToken::Write("127.0.0.1:40124", "b");
-    const auto first = PublishedToken::Write("127.0.0.1:40123", "a");
-    ASSERT_TRUE(first.ok() && second.ok());
+    const auto second = Write(kOther, "b");
+    const auto first = Write(kAddress, "a");
     EXPECT_TRUE(first->written());
-    std::ofstream(folder + "/lockstep/note") << "not a token";
-    EXPECT_THAT(PublishedAddresses(),
-                ElementsAre("127.0.0.1:40123", "127.0.0.1:40124"));
+    std::ofstream(folder_ + "/lockstep/note") << "not a token";
+    EXPECT_THAT(PublishedAddresses(), ElementsAre(kAddress, kOther));
+    EXPECT_EQ(Find(kAddress), "a");
   }
   EXPECT_THAT(PublishedAddresses(), IsEmpty()) << "each ends with its file";
   EXPECT_FALSE(PublishedToken().written());
-  unsetenv("XDG_RUNTIME_DIR");
-  std::filesystem::remove_all(folder);
+}
+
+TEST_F(OperatorTokenTest, TheFileOfAKilledLauncherIsNotFoundButRemoved) {
+  const auto other = Write(kOther, "other");
+  WriteAndDie(kAddress);
+  EXPECT_EQ(Find(kAddress), "");
+  EXPECT_FALSE(Exists(kAddress));
+  WriteAndDie(kAddress);
+  EXPECT_THAT(PublishedAddresses(), ElementsAre(kOther));
+  EXPECT_FALSE(Exists(kAddress));
+  EXPECT_EQ(Find(kOther), "other");
+}
+
+TEST_F(OperatorTokenTest, ALauncherReplacesTheFileOfAKilledOne) {
+  WriteAndDie(kAddress);
+  auto token = Write(kAddress, "new");
+  EXPECT_EQ(Find(kAddress), "new");
+  const std::optional<PublishedToken> moved = std::move(token);
+  token.reset();
+  EXPECT_EQ(Find(kAddress), "new");
+}
+
+TEST_F(OperatorTokenTest, ALauncherThatEndsLeavesTheFileOfAnother) {
+  auto first = Write(kAddress, "first");
+  std::filesystem::remove(*OperatorTokenPath(kAddress));
+  const auto second = Write(kAddress, "second");
+  first.reset();
+  EXPECT_EQ(Find(kAddress), "second");
 }
 
 // A launcher without an address needs no token of a coordinator that runs.
-TEST(OperatorTokenTest, WithoutAnAddressNoFileIsRead) {
+TEST_F(OperatorTokenTest, WithoutAnAddressNoFileIsRead) {
   setenv("XDG_RUNTIME_DIR", "/dev/null", 1);
   const absl::StatusOr<std::string> none = FindOperatorToken("");
   EXPECT_TRUE(none.ok()) << none.status();
-  EXPECT_FALSE(FindOperatorToken("127.0.0.1:40123").ok());
-  unsetenv("XDG_RUNTIME_DIR");
+  EXPECT_FALSE(FindOperatorToken(kAddress).ok());
 }
 
 }  // namespace
