@@ -14,6 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+PLANNED = Path(__file__).resolve().parents[2] / "examples/specs/gpt-pipe4.yaml"
 BIN = Path(sys.argv.pop(1)).resolve()
 
 
@@ -68,7 +69,8 @@ class RoughTreatment(unittest.TestCase):
         daemon = Daemon(self)
         self.assertEqual(daemon.ctl("create", "-f", self.spec("full")).returncode, 0)
         for words in (("jobs",), ("jobs", "--json"), ("describe",), ("watch", "full"),
-                      ("create", "-f", self.spec("other")), ("--help",), ("--version",)):
+                      ("create", "-f", self.spec("other")), ("--help",), ("--version",),
+                      ("plan", "compile", "-f", PLANNED, "-o", "/dev/null"), ("stop", "--now", "full")):
             done = daemon.ctl(*words, shell_end=">/dev/full")
             self.assertEqual(done.returncode, 1, words)
             self.assertIn("standard output", done.stderr, words)

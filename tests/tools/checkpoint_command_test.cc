@@ -1,5 +1,8 @@
 // `lockstepctl checkpoint` from a user's view: files, exit codes, output.
 
+#include <sys/wait.h>
+
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -372,6 +375,26 @@ TEST_F(CheckpointCommandTest, ReadsTheFoldersOfBoostr) {
   const Outcome lost = Checkpoint({"consolidate", seed, "x"});
   EXPECT_EQ(lost.code, 1);
   EXPECT_THAT(lost.output, HasSubstr(seed + "/rank_1/model.safetensors"));
+}
+
+TEST_F(CheckpointCommandTest, OutputThatCannotBeWrittenIsAnError) {
+  Save(10);
+  const std::string file = folder_.path() / "all.safetensors";
+  const std::string errors = folder_.path() / "errors";
+  for (const std::string& words :
+       {"list " + Job(), "show " + Job(), "verify " + Job(),
+        "prune --keep-last 1 " + Job(), "consolidate " + Job() + " " + file,
+        "import " + file + " " + Job() + "/new"}) {
+    const int status = std::system(absl::StrCat(launch::OwnFolder(),
+                                                "/lockstepctl checkpoint ",
+                                                words, " >/dev/full 2>", errors)
+                                       .c_str());
+    ASSERT_TRUE(WIFEXITED(status)) << words;
+    EXPECT_EQ(WEXITSTATUS(status), 1) << words;
+    EXPECT_THAT(ReadWhole(&files_, errors).value(),
+                HasSubstr("the standard output could not be written"))
+        << words;
+  }
 }
 
 TEST_F(CheckpointCommandTest, WhereThereIsNoneIsAnError) {

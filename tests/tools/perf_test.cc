@@ -1,9 +1,12 @@
 // lockstep-perf as a program: every operation over every host transport.
 
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -47,6 +50,28 @@ TEST(PerfTest, HelpNamesDefaultsAsAPersonWritesThem) {
   }
   for (const unsigned char c : outcome.output) {
     EXPECT_TRUE(c == '\n' || (c >= ' ' && c < 127)) << int{c};
+  }
+}
+
+// A shell opens the device in place of standard output.
+TEST(PerfTest, AReportThatCannotBeWrittenIsAnError) {
+  const ScratchFile errors;
+  const std::string perf = launch::OwnFolder() + "/lockstep-perf";
+  const auto run = [&](const std::string& arguments) {
+    const int status = std::system(
+        absl::StrCat(perf, " ", arguments, " >/dev/full 2>", errors.path())
+            .c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  for (const char* arguments :
+       {"all_reduce -b 1K -e 2K -n 2 --ranks 2 --transport shm", "--help"}) {
+    EXPECT_EQ(run(arguments), 1) << arguments;
+    std::ifstream file(errors.path());
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    EXPECT_NE(text.find("the standard output could not be written"),
+              std::string::npos)
+        << arguments << "\n"
+        << text;
   }
 }
 

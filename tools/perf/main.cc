@@ -4,7 +4,8 @@
 //   --arena
 //
 // Starts its ranks as processes of this machine; rank 0 prints. Exit codes: 1
-// if an element was wrong or a rank failed, 2 for invalid options.
+// if an element was wrong, a rank failed or the report could not be written, 2
+// for invalid options.
 
 #include <cstdio>
 #include <memory>
@@ -90,14 +91,20 @@ absl::Status RunRank(const PerfOptions& options, int rank,
     rows.push_back(*row);
   }
   if (!prints) return absl::OkStatus();
-  PrintFooter(rows);
-  return options.json.empty() ? absl::OkStatus() : WriteJson(options, rows);
+  absl::Status reported = PrintFooter(rows);
+  if (!options.json.empty()) reported.Update(WriteJson(options, rows));
+  return reported;
 }
 
 int Main(int argc, char** argv) {
   PerfOptions options;
   int exit_code = 0;
-  if (!Parse(argc, argv, &options, &exit_code)) return exit_code;
+  if (!Parse(argc, argv, &options, &exit_code)) {
+    if (FlushOutput().ok()) return exit_code;
+    std::fprintf(stderr,
+                 "lockstep-perf: the standard output could not be written\n");
+    return exit_code == 0 ? 1 : exit_code;
+  }
   return RunRanks(options.ranks, [&](int rank, HandlePipes& exchange) {
     size_t wrong = 0;
     const absl::Status ran = RunRank(options, rank, exchange, &wrong);

@@ -49,10 +49,18 @@ void PrintRow(const PerfOptions& options, const Row& row) {
   std::fflush(stdout);
 }
 
-void PrintFooter(const std::vector<Row>& rows) {
+absl::Status FlushOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError("the standard output could not be written");
+}
+
+absl::Status PrintFooter(const std::vector<Row>& rows) {
   size_t wrong = 0;
   for (const Row& row : rows) wrong += row.wrong;
   std::printf("# wrong elements: %zu%s\n", wrong, wrong == 0 ? " OK" : "");
+  return FlushOutput();
 }
 
 absl::Status WriteJson(const PerfOptions& options,

@@ -25,7 +25,11 @@ double AlgorithmBandwidth(const Row& row);
 // `connection`: the transport that connects the ranks, and why.
 void PrintHeader(const PerfOptions& options, const std::string& connection);
 void PrintRow(const PerfOptions& options, const Row& row);
-void PrintFooter(const std::vector<Row>& rows);
+// The last line of the table. DataLoss if not all of the table could be written
+// to standard output.
+absl::Status PrintFooter(const std::vector<Row>& rows);
+// DataLoss if something that was printed could not be written.
+absl::Status FlushOutput();
 
 // {"rows": [{"op", "bytes", "time_us", "algbw", "busbw", "wrong"}], ...}
 absl::Status WriteJson(const PerfOptions& options,
