@@ -62,7 +62,7 @@ struct Hello {
   ProcessInfo process;
   std::optional<ResumeState> resume;  // with a generation
   std::string secret;  // of the newest Welcome that had one; with a generation
-  std::optional<Launch> launch;  // absent: not started by a Lockstep launcher
+  std::optional<Launch> launch;   // absent: not started by a Lockstep launcher
   std::optional<HeldState> held;  // absent: a new process
   bool operator==(const Hello&) const = default;
 };
@@ -91,7 +91,7 @@ struct Refused {
 // The worker leaves on purpose; `clean` if it has finished its steps.
 struct Leave {
   bool clean = true;
-  uint64_t steps = 0;  // committed
+  uint64_t steps = 0;   // committed
   std::string verdict;  // of step steps - 1, if that was the last of all ranks
   std::string reason;
   // The operator's command that made the last of these steps the last of all

@@ -482,9 +482,9 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
                         sizeof vectors, verdict.size()));
   }
   std::memcpy(&vectors, verdict.data(), sizeof vectors);
-  absl::StatusOr<Verdict> passed = Decode(
-      {options_.epoch, versions_->revision(), at.step},
-      executor_.communicator(0)->size(), pending->terms(), vectors);
+  absl::StatusOr<Verdict> passed =
+      Decode({options_.epoch, versions_->revision(), at.step},
+             executor_.communicator(0)->size(), pending->terms(), vectors);
   if (!passed.ok()) {
     return absl::DataLossError(absl::StrFormat(
         "step %d cannot be rolled forward with another rank's verdict: %s",

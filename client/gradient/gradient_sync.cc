@@ -84,11 +84,10 @@ absl::Status GradientSync::Impl::Seal() {
         engine_->Decide(decisions);
       });
   session_.SetStepOwner(std::make_shared<Session::Impl::StepOwner>(
-      Session::Impl::StepOwner{
-          [this](const std::string& verdict) {
-            return engine_->RollForward(verdict);
-          },
-          [this] { return engine_->last_verdict(); }}));
+      Session::Impl::StepOwner{[this](const std::string& verdict) {
+                                 return engine_->RollForward(verdict);
+                               },
+                               [this] { return engine_->last_verdict(); }}));
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });

@@ -1,12 +1,13 @@
 // Session::Recover: from the end of an epoch to the decision how training goes
 // on, and to what this rank must do for it.
 
+#include "plan/state/recovery.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "client/session/session_impl.h"
-#include "plan/state/recovery.h"
 
 namespace lockstep {
 
@@ -50,9 +51,9 @@ void Session::Impl::Quiesced(protocol::EpochReport report) {
 absl::StatusOr<Recovery> Session::Impl::Recover() {
   const auto ended = event_loop_->view();
   if (ended->phase != SessionPhase::kEnded) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "Recover is for an epoch that has ended: epoch %d %s", epoch().value,
-        IsOver(*ended) ? "was left" : "lives"));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("Recover is for an epoch that has ended: epoch %d %s",
+                        epoch().value, IsOver(*ended) ? "was left" : "lives"));
   }
   bool has_owner = false;
   {
@@ -60,7 +61,8 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
     has_owner = step_owner_ != nullptr;
   }
   // Without an owner, or after it, no step is in progress.
-  if (!has_owner) Quiesced({.position = {.step = std::max(step(), first_step())}});
+  if (!has_owner)
+    Quiesced({.position = {.step = std::max(step(), first_step())}});
 
   const auto view = event_loop_->Await(
       [](const View& v) {

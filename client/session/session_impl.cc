@@ -149,7 +149,8 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
   bool too_late = false;
   {
     MutexLock lock(&mutex_);
-    leaves_too_late_ |= !last_step_passed_ &&
+    const bool has_finished = last_step_passed_ || recovered_;
+    leaves_too_late_ |= !has_finished &&
                         event_loop_->view()->phase == SessionPhase::kEnded;
     too_late = leaves_too_late_;
     if (step_owner_ != nullptr) last_verdict_ = step_owner_->last_verdict();

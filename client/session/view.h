@@ -56,7 +56,7 @@ struct View {
   std::optional<protocol::RecoveryDecision> recovery;
   // The coordinator refuses this incarnation since the epoch ended: why.
   absl::Status fenced;
-  absl::Status status;    // OK until kEnded or kFailed; then final, but:
+  absl::Status status;  // OK until kEnded or kFailed; then final, but:
   // This worker saw a peer die and did not wait for the coordinator. If the
   // coordinator's message, equal on all ranks, arrives, it replaces `status`.
   bool provisional = false;
@@ -68,7 +68,7 @@ inline bool IsOver(const View& view) {
   return view.phase >= SessionPhase::kEnded;
 }
 
-// Its final error; OK before.
+// The final error of a session; OK before.
 inline absl::Status WhyOver(const View& view) {
   if (!view.status.ok() || !IsOver(view)) return view.status;
   return absl::FailedPreconditionError("this worker has left the job");

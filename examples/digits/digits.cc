@@ -109,10 +109,9 @@ absl::Status Train(const WorkerFlags& worker, const JoinOptions& options,
         .Run();
   };
   const absl::Status trained =
-      worker.device == "cuda"
-          ? TrainOnGpu<T>(flags.recipe, training_set, samples, **session,
-                          network, show)
-          : train_on_host();
+      worker.device == "cuda" ? TrainOnGpu<T>(flags.recipe, training_set,
+                                              samples, **session, network, show)
+                              : train_on_host();
   if (!trained.ok()) return trained;
   if (audit) std::printf("gradient error: %.3f\n", audit->worst());
 

@@ -153,8 +153,7 @@ absl::Status HostTraining<T>::BeginEpoch() {
 
 template <typename T>
 absl::Status HostTraining<T>::Resume() {
-  const auto resumed =
-      epoch_->replicas->Resume(epoch_->saved.checkpointer());
+  const auto resumed = epoch_->replicas->Resume(epoch_->saved.checkpointer());
   if (!resumed.ok()) return resumed.status();
   if (resumed->training) step_ = resumed->training->step;
   if (session_->epoch() > 1) {
@@ -171,9 +170,9 @@ template <typename T>
 absl::Status HostTraining<T>::GoOn() {
   if (recovered_->verdict) {
     if (recovered_->verdict->finite) trainer_->ApplyUpdate();
-    was_last_ = recovered_->verdict->IsLast();
     if (observers_.passed) observers_.passed(step_, loss_);
     step_ += 1;
+    was_last_ = recovered_->verdict->IsLast() || step_ == options_.recipe.steps;
   }
   epoch_.reset();
   if (was_last_) return absl::OkStatus();

@@ -1,8 +1,9 @@
-// What a worker says of an epoch that ended, and of the next one, as lines for a
-// program.
+// What a worker says of an epoch that ended, and of the next one, as lines for
+// a program.
 //
 //   ended 20 worker-1 (rank 1, ...) died     steps done, why
-//   resumed replay 20 2 1 kept               how, steps done, epoch, generation,
+//   resumed replay 20 2 1 kept               how, steps done, epoch,
+//   generation,
 //                                            where the state came from
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_RECOVERY_REPORT_H_

@@ -11,7 +11,7 @@ namespace lockstep::digits {
 struct SaveOptions {
   std::string directory;  // empty: nothing is saved
   int64_t save_every = 10;
-  bool resume = false;  // begin with the newest checkpoint
+  bool resume = false;    // begin with the newest checkpoint
   bool recovers = false;  // newcomers get the state from other workers
 };
 

@@ -194,6 +194,9 @@ class Job {
   // Decides once no member is awaited.
   void Settle(EventContext& context);
   void ForgetTheAbsent(EventContext& context);
+  // All ranks that hold the state left: the last step is done.
+  bool AllHaveFinished() const;
+  void EndAfterRecovery(std::optional<Command> command, EventContext& context);
   // The worker's claim agrees with the decision.
   bool Holds(const WorkerName& worker, const protocol::Hello& hello,
              EventContext& context);

@@ -14,9 +14,8 @@ namespace lockstep::core {
 using protocol::CauseKind;
 
 absl::Time Job::NextWake() const {
-  absl::Time next =
-      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_,
-                reports_by_});
+  absl::Time next = std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_,
+                              form_at_, reports_by_});
   if (epoch_) next = std::min(next, epoch_->NextWake());
   return next;
 }

@@ -171,7 +171,9 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
                            leave.reason.empty() ? "" : ": ", leave.reason),
            context);
   if (rank < 0) {
+    worker->finished = leave.clean && durable_.recovery.has_value();
     ForgetReport(worker->name, context);
+    if (AllHaveFinished()) return EndAfterRecovery(leave.command, context);
     return ForgetDeadlineIfNobodyIsHere();
   }
   if (auto end = epoch_->Leave(rank, leave, context)) {

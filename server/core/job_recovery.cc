@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "server/core/commands.h"
 #include "server/core/job.h"
 #include "server/core/status_text.h"
 
@@ -95,6 +96,29 @@ void Job::ForgetTheAbsent(EventContext& context) {
     if (!is_here) recovery_->Forget(name);
   }
   Settle(context);
+}
+
+bool Job::AllHaveFinished() const {
+  if (epoch_ || over() || !durable_.recovery) return false;
+  const std::vector<uint32_t>& holders = durable_.recovery->holders;
+  return !holders.empty() &&
+         std::all_of(holders.begin(), holders.end(), [this](uint32_t rank) {
+           const Worker* worker = roster_.Find(durable_.members[rank].worker);
+           return worker != nullptr && worker->finished;
+         });
+}
+
+void Job::EndAfterRecovery(std::optional<Command> command,
+                           EventContext& context) {
+  if (command && Wants(durable_.wanted, Command::kStop)) {
+    return Stop(durable_.wanted.reason, context);
+  }
+  if (command && Wants(durable_.wanted, Command::kDrain)) {
+    recovery_.reset();
+    return AwaitNextEpoch(context.now);
+  }
+  EndJob(record::JobOutcome::kCompleted, {}, context);
+  TellTheEnd({.message = "the job completed"}, context);
 }
 
 bool Job::Holds(const WorkerName& worker, const protocol::Hello& hello,

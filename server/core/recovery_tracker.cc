@@ -17,9 +17,8 @@ bool CanRollForward(const protocol::EpochReport& report, uint64_t steps) {
 
 }  // namespace
 
-RecoveryTracker::RecoveryTracker(
-    const SharedList<protocol::Member>& members,
-    const std::map<WorkerName, Departure>& left) {
+RecoveryTracker::RecoveryTracker(const SharedList<protocol::Member>& members,
+                                 const std::map<WorkerName, Departure>& left) {
   for (const protocol::Member& member : members) {
     ranks_[member.worker] = names_.size();
     names_.push_back(member.worker);

@@ -1,5 +1,5 @@
-// How training goes on after an epoch that ended: what Session::Recover returns,
-// and what the program does.
+// How training goes on after an epoch that ended: what Session::Recover
+// returns, and what the program does.
 //
 //   std::optional<lockstep::Recovery> recovered;
 //   for (bool done = false; !done;) {

@@ -214,8 +214,8 @@ class LOCKSTEP_EXPORT Session {
   // status() if the job does not go on.
   absl::StatusOr<Recovery> Recover();
 
-  // Leaves the job after the last step. If the epoch has ended before, returns
-  // the cause, as status() does. Waits for a save of the AsyncCheckpointer that
+  // Leaves the job after the last step. If the epoch has ended before, and
+  // Recover was not called, returns the cause, as status() does. Waits for a save of the AsyncCheckpointer that
   // is in progress, and then at most 2 s for the coordinator:
   // Unavailable if it did not answer (the worker has left nevertheless).
   absl::Status Leave();

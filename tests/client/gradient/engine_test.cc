@@ -625,9 +625,8 @@ class RollForwardTest : public testing::Test {
     Engine& engine = job_.engine(0);
     FillView(engine, 0, 2);
     EXPECT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
-    std::thread waiter([&] {
-      EXPECT_FALSE(FinishAndWait(engine, {.samples = 3}).ok());
-    });
+    std::thread waiter(
+        [&] { EXPECT_FALSE(FinishAndWait(engine, {.samples = 3}).ok()); });
     while (engine.progress().position.phase != protocol::Phase::kVerdict) {
       std::this_thread::yield();
     }

@@ -109,12 +109,12 @@ class RecoveryJobTest : public InprocJobFixture,
   bool TrainInOneEpoch(int worker, Session& session, int64_t steps,
                        Training* training, std::optional<Recovery>* recovered) {
     auto replicas = *StateReplicas::Create(session);
-    EXPECT_TRUE(session
-                    .RegisterState({.name = "w",
-                                    .dtype = DType::kF64,
-                                    .shape = {kElements}},
-                                   training->w.data())
-                    .ok());
+    EXPECT_TRUE(
+        session
+            .RegisterState(
+                {.name = "w", .dtype = DType::kF64, .shape = {kElements}},
+                training->w.data())
+            .ok());
     EXPECT_TRUE(session.RegisterScalar("step", &training->step).ok());
     const auto draws = session.RegisterScalar("draws", &training->draws);
     EXPECT_TRUE(session.SetStepScoped(*draws).ok());

@@ -117,10 +117,8 @@ class RecoveryOfAJobTest : public testing::Test {
  protected:
   RecoveryOfAJobTest() {
     fixture_.RunAll();
-    fixture_.Step(ReportEvidence{{1},
-                                 fixture_.job(),
-                                 "",
-                                 CoordinatorFixture::DeathOf(3, "signal 9")});
+    fixture_.Step(ReportEvidence{
+        {1}, fixture_.job(), "", CoordinatorFixture::DeathOf(3, "signal 9")});
   }
 
   static EpochReport At(uint64_t step, Phase phase,
@@ -209,6 +207,24 @@ TEST_F(RecoveryOfAJobTest, ARestartedCoordinatorTakesReportsAgain) {
   EXPECT_EQ(durable().recovery, std::nullopt) << "worker 3 may come";
   fixture_.WaitWithHeartbeats(20, {21, 22});
   EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0, 1}}));
+}
+
+// A rank died in the last step, which another one had passed.
+TEST_F(RecoveryOfAJobTest, CompletesOnceAllThatHoldTheLastStateHaveLeft) {
+  fixture_.Says(1, At(6, Phase::kIdle, "v5"));
+  fixture_.Says(2, At(5, Phase::kVerdict));
+  fixture_.Says(1, protocol::Leave{.clean = true, .steps = 6}, {1});
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
+  fixture_.Says(2, protocol::Leave{.clean = true, .steps = 6}, {1});
+  EXPECT_EQ(fixture_.View().state, JobState::kCompleted);
+}
+
+TEST_F(RecoveryOfAJobTest, DoesNotCompleteIfOneLeavesUnfinished) {
+  fixture_.Says(1, At(5, Phase::kIdle));
+  fixture_.Says(2, At(5, Phase::kVerdict));
+  fixture_.Says(1, protocol::Leave{.clean = false, .steps = 5}, {1});
+  fixture_.Says(2, protocol::Leave{.clean = true, .steps = 5}, {1});
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
 }
 
 TEST_F(RecoveryOfAJobTest, ALateReportDoesNotChangeTheDecision) {
