@@ -154,8 +154,9 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
                         event_loop_->view()->phase == SessionPhase::kEnded;
     too_late = leaves_too_late_;
     if (step_owner_ != nullptr) last_verdict_ = step_owner_->last_verdict();
-    event_loop_->Leave({.clean = clean,
-                        .verdict = clean ? last_verdict_ : "",
+    const bool finished = clean && !too_late;
+    event_loop_->Leave({.clean = finished,
+                        .verdict = finished ? last_verdict_ : "",
                         .reason = reason,
                         .command = last_command_});
   }

@@ -172,6 +172,10 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
            context);
   if (rank < 0) {
     worker->finished = leave.clean && durable_.recovery.has_value();
+    if (leave.clean && recovery_) {
+      recovery_->Leave(worker->name,
+                       {leave.steps, leave.verdict, leave.command});
+    }
     ForgetReport(worker->name, context);
     if (AllHaveFinished()) return EndAfterRecovery(leave.command, context);
     return ForgetDeadlineIfNobodyIsHere();

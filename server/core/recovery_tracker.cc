@@ -45,12 +45,21 @@ void RecoveryTracker::Report(const WorkerName& worker,
   standing = report;
 }
 
+void RecoveryTracker::Leave(const WorkerName& worker,
+                            const Departure& departure) {
+  Settle(worker, departure);
+}
+
 void RecoveryTracker::Forget(const WorkerName& worker) {
+  Settle(worker, Gone{});
+}
+
+void RecoveryTracker::Settle(const WorkerName& worker, Standing as) {
   const auto found = ranks_.find(worker);
   if (found == ranks_.end()) return;
   Standing& standing = standing_[found->second];
   if (!std::holds_alternative<Awaiting>(standing)) return;
-  standing = Gone{};
+  standing = std::move(as);
   --awaited_;
 }
 

@@ -42,6 +42,8 @@ class RecoveryTracker {
   // A repeated report changes nothing. One of a member that was lost counts: it
   // has come back.
   void Report(const WorkerName& worker, const protocol::EpochReport& report);
+  // It had left after its last step when it heard of the end.
+  void Leave(const WorkerName& worker, const Departure& departure);
   // No report of the member will follow. One that has reported stays so.
   void Forget(const WorkerName& worker);
 
@@ -57,6 +59,8 @@ class RecoveryTracker {
   struct Gone {};
   using Standing =
       std::variant<Awaiting, protocol::EpochReport, Departure, Gone>;
+
+  void Settle(const WorkerName& worker, Standing as);
 
   std::vector<WorkerName> names_;   // by rank
   std::vector<Standing> standing_;  // by rank

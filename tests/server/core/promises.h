@@ -20,6 +20,7 @@
 #ifndef LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
 #define LOCKSTEP_TESTS_SERVER_CORE_PROMISES_H_
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -109,6 +110,7 @@ class Promises {
     protocol::Cause cause;
     std::set<EpochId> ended;
     std::set<EpochId> decided;  // how to recover from them
+    std::optional<protocol::RecoveryDecision> recovery;  // of the newest
     std::map<WorkerName, Generation> generations;
     std::set<std::string> secrets;  // hashes of all secrets
     std::map<WorkerName, SessionId> speaker;
@@ -203,6 +205,7 @@ class Promises {
   void Persisted(JobSeen& job, const record::RecoveryDecided& r) {
     EXPECT_TRUE(!job.lives && job.newest == r.epoch);
     EXPECT_TRUE(job.decided.insert(r.epoch).second) << "decided twice";
+    job.recovery = r.decision;
     ++(r.decision.verdict.empty() ? replays_ : roll_forwards_);
   }
   void Persisted(JobSeen&, const record::SavePrepared&) {}
@@ -247,6 +250,7 @@ class Promises {
     }
     job.newest = r.epoch;
     job.lives = true;
+    job.recovery.reset();
     job.recovered = false;
     job.digest.clear();
     job.revision = {};
@@ -289,9 +293,13 @@ class Promises {
   }
   void Persisted(JobSeen& job, const record::JobEnded& r) {
     if (r.outcome == record::JobOutcome::kCompleted) {
-      EXPECT_TRUE(job.lives);
-      for (const protocol::Member& member : job.members) {
-        EXPECT_TRUE(job.lives_of[member.worker].left);
+      EXPECT_TRUE(job.lives || job.recovery);
+      for (size_t rank = 0; rank < job.members.size(); ++rank) {
+        // After a recovery from the last step: those that hold its state.
+        const bool counts =
+            job.lives || std::count(job.recovery->holders.begin(),
+                                    job.recovery->holders.end(), rank) > 0;
+        EXPECT_TRUE(!counts || job.lives_of[job.members[rank].worker].left);
       }
       ++completed_;
     } else {

@@ -104,6 +104,14 @@ TEST_F(DecisionTest, ALeaverHasPassed) {
   EXPECT_EQ(tracker.Decide(), (RecoveryDecision{6, "v5", {0, 2}}));
 }
 
+TEST_F(DecisionTest, OneThatLeavesWhenTheEpochEndsHasPassedToo) {
+  RecoveryTracker tracker = Three();
+  tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
+  tracker.Leave(W(1), {6, "v5", {}});
+  tracker.Forget(W(2));
+  EXPECT_EQ(tracker.Decide(), (RecoveryDecision{6, "v5", {0}}));
+}
+
 TEST_F(DecisionTest, ALeaverWithoutAVerdictCannotBeFollowed) {
   RecoveryTracker tracker = Three({{W(1), Departure{6, "", {}}}});
   tracker.Report(W(0), At(5, Phase::kVerdict, "v4"));
