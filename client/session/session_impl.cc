@@ -150,8 +150,8 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
   {
     MutexLock lock(&mutex_);
     const bool has_finished = last_step_passed_ || recovered_;
-    leaves_too_late_ |= !has_finished &&
-                        event_loop_->view()->phase == SessionPhase::kEnded;
+    leaves_too_late_ |=
+        !has_finished && event_loop_->view()->phase == SessionPhase::kEnded;
     too_late = leaves_too_late_;
     if (step_owner_ != nullptr) last_verdict_ = step_owner_->last_verdict();
     const bool finished = clean && !too_late;

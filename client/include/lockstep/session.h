@@ -215,9 +215,10 @@ class LOCKSTEP_EXPORT Session {
   absl::StatusOr<Recovery> Recover();
 
   // Leaves the job after the last step. If the epoch has ended before, and
-  // Recover was not called, returns the cause, as status() does. Waits for a save of the AsyncCheckpointer that
-  // is in progress, and then at most 2 s for the coordinator:
-  // Unavailable if it did not answer (the worker has left nevertheless).
+  // Recover was not called, returns the cause, as status() does. Waits for a
+  // save of the AsyncCheckpointer that is in progress, and then at most 2 s for
+  // the coordinator: Unavailable if it did not answer (the worker has left
+  // nevertheless).
   absl::Status Leave();
 
   // Internal: what GradientSync and Pipeline use.
