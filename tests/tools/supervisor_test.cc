@@ -4,9 +4,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -219,26 +224,16 @@ TEST_F(SupervisorTest, ABackgroundChildIsEndedAfterTheWorkers) {
   EXPECT_EQ(ending_["daemon"].signal, SIGTERM);
 }
 
-// A worker that ignores SIGTERM is killed, and the coordinator is not: workers
-// that restart need it.
+// A worker that ignores SIGTERM is killed, and the coordinator is not before
+// all workers have ended: another one may still need it.
 TEST_F(SupervisorTest, ABackgroundChildOutlivesWorkersThatAreKilled) {
-  SupervisorOptions options = Options(absl::Milliseconds(50));
-  Supervisor* launcher = nullptr;
-  int restarts = 0;
-  options.on_workers_ended = [&](int) {
-    if (restarts++ == 0) {
-      EXPECT_TRUE(launcher->Start("again", Shell("true")).ok());
-    }
-    return absl::ZeroDuration();
-  };
-  Supervisor supervisor(std::move(options));
-  launcher = &supervisor;
+  Supervisor supervisor(Options(absl::Milliseconds(50)));
+  const ScratchFolder folder;
+  const std::string ready = folder.path() / "ready";
   ASSERT_TRUE(supervisor
                   .Start("daemon", Shell("exec sleep 1000"),
                          Supervisor::Role::kBackground)
                   .ok());
-  const ScratchFolder folder;
-  const std::string ready = folder.path() / "ready";
   ASSERT_TRUE(supervisor
                   .Start("stubborn",
                          Shell(absl::StrCat("trap '' TERM; touch ", ready,
@@ -249,10 +244,10 @@ TEST_F(SupervisorTest, ABackgroundChildOutlivesWorkersThatAreKilled) {
                          Shell(absl::StrCat("while [ ! -e ", ready,
                                             " ]; do sleep 0.01; done; exit 3")))
                   .ok());
-  EXPECT_EQ(supervisor.Run(), 0);
+  EXPECT_EQ(supervisor.Run(), 3);
   EXPECT_EQ(ending_["stubborn"].signal, SIGKILL);
   EXPECT_EQ(ending_["daemon"].signal, SIGTERM);
-  EXPECT_THAT(endings_, ElementsAre("failed", "stubborn", "again", "daemon"));
+  EXPECT_THAT(endings_, ElementsAre("failed", "stubborn", "daemon"));
 }
 
 TEST_F(SupervisorTest, ABackgroundChildThatEndsFirstIsAFailure) {
@@ -264,80 +259,184 @@ TEST_F(SupervisorTest, ABackgroundChildThatEndsFirstIsAFailure) {
   EXPECT_EQ(supervisor.Run(), 1);
 }
 
-TEST_F(SupervisorTest, GoesOnWithTheWorkersThatReplaceThoseThatEnded) {
-  SupervisorOptions options = Options(absl::Minutes(1));
-  std::vector<int> failures;
-  Supervisor* supervisor = nullptr;
-  options.on_workers_ended = [&](int failure) {
-    failures.push_back(failure);
-    if (failure != 0) {
-      EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
-    }
-    return absl::ZeroDuration();
-  };
-  Supervisor running(options);
-  supervisor = &running;
+// Starts workers again from on_ending, as a launcher does.
+class RestartTest : public SupervisorTest {
+ protected:
+  // `on_end`: called for each end of a child.
+  Supervisor& Begin(
+      absl::Duration grace,
+      std::function<void(const std::string&, const ProcessExit&)> on_end) {
+    SupervisorOptions options = Options(grace);
+    options.on_ending = [this, on_end = std::move(on_end)](
+                            const std::string& name, pid_t,
+                            const ProcessExit& ending) {
+      endings_.push_back(name);
+      ending_[name] = ending;
+      on_end(name, ending);
+    };
+    options.on_not_started = [this](const std::string& name,
+                                    const absl::Status& why) {
+      not_started_[name] = why.code();
+    };
+    return supervisor_.emplace(std::move(options));
+  }
+
+  std::optional<Supervisor> supervisor_;
+  std::map<std::string, absl::StatusCode> not_started_;
+};
+
+// `other` runs until the second `bad` has created the file.
+TEST_F(RestartTest, StartsAWorkerAgainWhileTheOthersRunOn) {
+  const ScratchFolder folder;
+  const std::string done = folder.path() / "done";
+  Supervisor& running =
+      Begin(absl::ZeroDuration(),
+            [&](const std::string& name, const ProcessExit& ending) {
+              if (name != "bad" || ending.ok()) return;
+              supervisor_->StartAgain(
+                  "bad", Shell(absl::StrCat("echo again; touch ", done)),
+                  absl::ZeroDuration());
+              EXPECT_FALSE(supervisor_->Ending());
+            });
+  ASSERT_TRUE(running
+                  .Start("daemon", Shell("exec sleep 1000"),
+                         Supervisor::Role::kBackground)
+                  .ok());
+  ASSERT_TRUE(running.Start("bad", Shell("printf first; exit 3")).ok());
+  ASSERT_TRUE(
+      running
+          .Start("other", Shell(absl::StrCat("while [ ! -e ", done,
+                                             " ]; do sleep 0.01; done")))
+          .ok());
+  EXPECT_EQ(running.Run(), 0) << "the failure does not count";
+  EXPECT_TRUE(ending_["other"].ok()) << "it got no signal";
+  EXPECT_EQ(endings_.front(), "bad");
+  EXPECT_EQ(endings_.back(), "daemon");
+  EXPECT_EQ(endings_.size(), 4u);
+  EXPECT_THAT(lines_["bad"], ElementsAre("first", "again"));
+}
+
+TEST_F(RestartTest, TheLastWorkerThatWaitsForItsStartKeepsTheBackground) {
+  int failures = 0;
+  absl::Time failed;
+  Supervisor& running =
+      Begin(absl::Minutes(1), [&](const std::string& name, const ProcessExit&) {
+        if (name != "bad" || failures++ > 0) return;
+        failed = absl::Now();
+        supervisor_->StartAgain("bad", Shell("exit 0"), absl::Milliseconds(50));
+        EXPECT_TRUE(supervisor_->Ended("bad"));
+      });
   ASSERT_TRUE(running
                   .Start("daemon", Shell("exec sleep 1000"),
                          Supervisor::Role::kBackground)
                   .ok());
   ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
-  ASSERT_TRUE(running.Start("good", Shell("exit 0")).ok());
-  EXPECT_EQ(running.Run(), 0) << "the failure before does not count";
-  EXPECT_THAT(failures, ElementsAre(3, 0));
-  EXPECT_EQ(endings_.back(), "daemon");
+  EXPECT_EQ(running.Run(), 0);
+  EXPECT_GE(absl::Now() - failed, absl::Milliseconds(50));
+  EXPECT_THAT(endings_, ElementsAre("bad", "bad", "daemon"));
 }
 
-TEST_F(SupervisorTest, ReplacesNobodyAfterASignal) {
-  SupervisorOptions options = Options(absl::Minutes(1));
-  options.on_workers_ended = [](int) {
-    ADD_FAILURE() << "interrupted";
-    return absl::ZeroDuration();
-  };
-  Supervisor supervisor(options);
+TEST_F(RestartTest, TheCodeIsThatOfTheFailureThatCounts) {
+  int failures = 0;
+  Supervisor& running = Begin(absl::Minutes(1), [&](const std::string&,
+                                                    const ProcessExit&) {
+    if (++failures > 2) return;
+    supervisor_->StartAgain("bad", Shell(absl::StrCat("exit ", 3 + failures)),
+                            absl::ZeroDuration());
+  });
+  ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
+  EXPECT_EQ(running.Run(), 5);
+  EXPECT_EQ(failures, 3);
+}
+
+TEST_F(RestartTest, StartsAWorkerAgainThatHadEndedWellBefore) {
+  const ScratchFolder folder;
+  const std::string ended = folder.path() / "ended";
+  int failures = 0;
+  Supervisor& running = Begin(
+      absl::Minutes(1), [&](const std::string& name, const ProcessExit& e) {
+        if (name == "good") std::ofstream(ended) << "ended";
+        if (e.ok()) return;
+        ++failures;
+        supervisor_->StartAgain("bad", Shell("exit 0"), absl::ZeroDuration());
+        supervisor_->StartAgain("good", Shell("exit 0"), absl::ZeroDuration());
+        supervisor_->StartAgain("running", Shell("exit 9"),
+                                absl::ZeroDuration());  // it has not ended
+      });
+  ASSERT_TRUE(running.Start("good", Shell("exit 0")).ok());
+  ASSERT_TRUE(running.Start("running", Shell("exec sleep 0.2")).ok());
+  ASSERT_TRUE(
+      running
+          .Start("bad", Shell(absl::StrCat("while [ ! -e ", ended,
+                                           " ]; do sleep 0.01; done; exit 3")))
+          .ok());
+  EXPECT_EQ(running.Run(), 0);
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(std::count(endings_.begin(), endings_.end(), "good"), 2);
+  EXPECT_EQ(std::count(endings_.begin(), endings_.end(), "running"), 1);
+}
+
+TEST_F(RestartTest, AWorkerThatCannotBeStartedAgainIsAFailure) {
+  Supervisor& running =
+      Begin(absl::Minutes(1), [&](const std::string& name, const ProcessExit&) {
+        if (name != "bad") return;
+        supervisor_->StartAgain("bad", {.argv = {"/no/such/program"}},
+                                absl::ZeroDuration());
+      });
+  ASSERT_TRUE(running
+                  .Start("daemon", Shell("exec sleep 1000"),
+                         Supervisor::Role::kBackground)
+                  .ok());
+  ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
+  EXPECT_EQ(running.Run(), 3);
+  EXPECT_EQ(not_started_["bad"], absl::StatusCode::kNotFound);
+  EXPECT_THAT(endings_, ElementsAre("bad", "daemon"));
+}
+
+// `a` waits an hour for its start; the failure of `b` counts.
+TEST_F(RestartTest, AFailureThatCountsEndsTheWaitForAStart) {
+  const ScratchFolder folder;
+  const std::string failed = folder.path() / "failed";
+  Supervisor& running =
+      Begin(absl::Minutes(1), [&](const std::string& name, const ProcessExit&) {
+        if (name != "a") return;
+        supervisor_->StartAgain("a", Shell("exit 0"), absl::Hours(1));
+        std::ofstream(failed) << "a";
+      });
+  ASSERT_TRUE(running.Start("a", Shell("exit 3")).ok());
+  ASSERT_TRUE(
+      running
+          .Start("b", Shell(absl::StrCat("while [ ! -e ", failed,
+                                         " ]; do sleep 0.01; done; exit 4")))
+          .ok());
+  EXPECT_EQ(running.Run(), 4);
+  EXPECT_TRUE(running.Ending());
+  EXPECT_THAT(endings_, ElementsAre("a", "b"));
+}
+
+TEST_F(RestartTest, StartsNobodyAgainAfterASignal) {
+  Supervisor& running =
+      Begin(absl::Minutes(1), [&](const std::string&, const ProcessExit&) {
+        EXPECT_TRUE(supervisor_->Ending());
+        supervisor_->StartAgain("w", Shell("exit 0"), absl::ZeroDuration());
+      });
   on_line_ = [](const std::string&) { kill(getpid(), SIGTERM); };
   ASSERT_TRUE(
-      supervisor.Start("w", Shell("echo ready; while :; do sleep 0.01; done"))
+      running.Start("w", Shell("echo ready; while :; do sleep 0.01; done"))
           .ok());
-  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+  EXPECT_EQ(running.Run(), 128 + SIGTERM);
+  EXPECT_EQ(endings_.size(), 1u);
 }
 
-TEST_F(SupervisorTest, AsksAgainAfterAPauseWhatReplacesTheWorkers) {
-  for (const bool with_daemon : {false, true}) {
-    SupervisorOptions options = Options(absl::Minutes(1));
-    std::vector<absl::Time> asked;
-    Supervisor* supervisor = nullptr;
-    options.on_workers_ended = [&](int failure) {
-      if (failure == 0) return absl::ZeroDuration();
-      asked.push_back(absl::Now());
-      if (asked.size() < 3) return absl::Milliseconds(20);
-      EXPECT_TRUE(supervisor->Start("again", Shell("exit 0")).ok());
-      return absl::ZeroDuration();
-    };
-    Supervisor running(options);
-    supervisor = &running;
-    if (with_daemon) {
-      ASSERT_TRUE(running
-                      .Start("daemon", Shell("exec sleep 1000"),
-                             Supervisor::Role::kBackground)
-                      .ok());
-    }
-    ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
-    EXPECT_EQ(running.Run(), 0);
-    ASSERT_EQ(asked.size(), 3u);
-    EXPECT_GE(asked[2] - asked[0], absl::Milliseconds(40));
-  }
-}
-
-TEST_F(SupervisorTest, ASignalEndsThePause) {
-  SupervisorOptions options = Options(absl::Minutes(1));
-  options.on_workers_ended = [](int) {
-    kill(getpid(), SIGTERM);
-    return absl::Hours(1);
-  };
-  Supervisor supervisor(options);
-  ASSERT_TRUE(supervisor.Start("bad", Shell("exit 3")).ok());
-  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+TEST_F(RestartTest, ASignalEndsTheWaitForAStart) {
+  Supervisor& running =
+      Begin(absl::Minutes(1), [&](const std::string&, const ProcessExit&) {
+        supervisor_->StartAgain("bad", Shell("exit 0"), absl::Hours(1));
+        kill(getpid(), SIGTERM);
+      });
+  ASSERT_TRUE(running.Start("bad", Shell("exit 3")).ok());
+  EXPECT_EQ(running.Run(), 128 + SIGTERM);
+  EXPECT_EQ(endings_.size(), 1u);
 }
 
 TEST_F(SupervisorTest, LeavesNoGrandchildBehind) {

@@ -135,8 +135,7 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "the coordinator]")
       .FromVariable("LOCKSTEP_HOST_ADDRESS");
   run.Add("--restarts", &arguments.run.restarts,
-          "How often all workers of this host start again after one "
-          "has failed")
+          "How often workers of this host that fail start again")
       .ShowDefault()
       .Between(0, 1'000'000);
   run.Add("--bind", &arguments.bind,

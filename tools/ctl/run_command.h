@@ -15,7 +15,7 @@ struct RunOptions {
   int workers = 1;        // on each host
   int nodes = 1;          // hosts, each with its own launcher
   int node_rank = 0;      // of this host
-  int restarts = 0;       // of this host's workers, after a failure
+  int restarts = 0;       // of this host's workers (restart_policy.h)
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
@@ -33,14 +33,13 @@ struct RunOptions {
 };
 
 // Blocks until all workers have ended. Returns 0 if all succeeded; the code of
-// the first worker that failed, 128 + signal if it was killed; 2 for a job that
-// run_job.h refuses or a program that cannot be run; 3 if no coordinator can be
-// started.
+// the first worker that failed and was not started again, 128 + signal if it
+// was killed; 2 for a job that run_job.h refuses or a program that cannot be
+// run; 3 if no coordinator can be started.
 //
-// With `restarts`, all workers of this host are restarted once one has failed
-// and the others have ended, unless the job is over, a worker was permanently
-// refused or the launcher was interrupted. The code is that of the last
-// attempt.
+// With `restarts`, a worker that fails is started again while the others run
+// on, unless the job is over or drained, the worker was permanently refused or
+// the launcher was interrupted.
 //
 // The environment of each worker has LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,

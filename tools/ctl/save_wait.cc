@@ -1,6 +1,7 @@
 #include "tools/ctl/save_wait.h"
 
 #include "absl/strings/str_cat.h"
+#include "tools/ctl/choose_job.h"
 
 namespace lockstep::ctl {
 namespace {

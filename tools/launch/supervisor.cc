@@ -75,13 +75,28 @@ bool Supervisor::Signal(const std::string& name, int signal) {
   return false;
 }
 
+void Supervisor::StartAgain(const std::string& name, ChildCommand command,
+                            absl::Duration pause) {
+  if (Ending()) return;
+  for (Entry& entry : entries_) {
+    if (entry.name != name || !entry.ended) continue;
+    entry.next_start = {std::move(command), absl::Now() + pause};
+    return;
+  }
+}
+
+bool Supervisor::Ending() const {
+  return interrupted_by_ != 0 || first_failure_ != 0;
+}
+
 int Supervisor::Run() {
   TakeEndings();
-  while (!AllEnded() || ask_again_at_ != absl::InfiniteFuture()) {
+  while (!AllEnded()) {
     WaitForSomething();
     TakeSignals();
     for (Entry& entry : entries_) TakeOutput(entry);
     TakeEndings();
+    StartThoseDue(absl::Now());
     EnforceDeadlines(absl::Now());
   }
   if (interrupted_by_ != 0) return 128 + interrupted_by_;
@@ -90,25 +105,28 @@ int Supervisor::Run() {
 
 bool Supervisor::WorkersEnded() const {
   return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
-    return entry.ended || entry.role == Role::kBackground;
+    return (entry.ended && !entry.next_start) ||
+           entry.role == Role::kBackground;
   });
 }
 
 bool Supervisor::AllEnded() const {
-  return std::all_of(entries_.begin(), entries_.end(),
-                     [](const Entry& entry) { return entry.ended; });
+  return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.ended && !entry.next_start;
+  });
 }
 
 void Supervisor::WaitForSomething() {
   std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  absl::Time until = std::min(terminate_at_, kill_at_);
   for (const Entry& entry : entries_) {
+    if (entry.next_start) until = std::min(until, entry.next_start->at);
     if (entry.child.output() >= 0) {
       fds.push_back(
           {.fd = entry.child.output(), .events = POLLIN, .revents = 0});
     }
   }
-  const absl::Duration left =
-      std::min({terminate_at_, kill_at_, ask_again_at_}) - absl::Now();
+  const absl::Duration left = until - absl::Now();
   const int timeout_ms = left > absl::Hours(1)
                              ? -1
                              : static_cast<int>(std::max<int64_t>(
@@ -128,6 +146,7 @@ void Supervisor::TakeSignals() {
       continue;
     }
     interrupted_by_ = signal;
+    CancelStarts();
     SignalWorkers(signal,
                   absl::StrCat("the launcher got ", SignalText(signal)));
     kill_at_ = absl::Now() + options_.grace;
@@ -142,8 +161,9 @@ void Supervisor::TakeOutput(Entry& entry) {
     if (n < 0) return;
     if (n == 0) {
       entry.child.CloseOutput();
-      if (!entry.partial_line.empty())
-        options_.on_output(entry.name, entry.partial_line);
+      if (!entry.partial_line.empty()) {
+        options_.on_output(entry.name, std::exchange(entry.partial_line, ""));
+      }
       return;
     }
     entry.partial_line.append(buffer, static_cast<size_t>(n));
@@ -166,8 +186,7 @@ void Supervisor::TakeEndings() {
     entry.ended = true;
     NoteEnding(entry, EndingOf(entry));
   }
-  if (!WorkersEnded() || background_told_ || ReplaceWorkers()) return;
-  if (AllEnded()) return;
+  if (!WorkersEnded() || background_told_ || AllEnded()) return;
   background_told_ = true;
   SignalWorkers(SIGTERM, "all workers had ended");
   terminate_at_ = absl::InfiniteFuture();
@@ -182,44 +201,52 @@ ProcessExit Supervisor::EndingOf(Entry& entry) {
   return ending;
 }
 
-// All workers have ended. True if new ones were started in their place, or may
-// be started later.
-bool Supervisor::ReplaceWorkers() {
-  if (absl::Time due = std::exchange(ask_again_at_, absl::InfiniteFuture());
-      due != absl::InfiniteFuture() && interrupted_by_ == 0 &&
-      absl::Now() < due) {
-    ask_again_at_ = due;
-    return true;
-  }
-  if (!options_.on_workers_ended || interrupted_by_ != 0) return false;
-  const auto before = static_cast<ptrdiff_t>(entries_.size());
-  const absl::Duration pause = options_.on_workers_ended(first_failure_);
-  if (static_cast<ptrdiff_t>(entries_.size()) == before) {
-    terminate_at_ = kill_at_ = absl::InfiniteFuture();  // no worker is left
-    if (pause > absl::ZeroDuration()) ask_again_at_ = absl::Now() + pause;
-    return pause > absl::ZeroDuration();
-  }
-  entries_.erase(std::remove_if(entries_.begin(), entries_.begin() + before,
-                                [](const Entry& entry) {
-                                  return entry.role == Role::kWorker;
-                                }),
-                 entries_.begin() + before);
-  first_failure_ = 0;
-  terminate_at_ = kill_at_ = absl::InfiniteFuture();
-  return true;
-}
-
 void Supervisor::NoteEnding(Entry& entry, const ProcessExit& ending) {
   if (options_.on_ending)
     options_.on_ending(entry.name, entry.child.pid(), ending);
+  if (entry.next_start) return;
   const bool counts = entry.role == Role::kWorker || !WorkersEnded();
   if (!counts || (ending.ok() && entry.role == Role::kWorker)) return;
+  CountFailure(entry, ending);
+}
+
+void Supervisor::CountFailure(const Entry& entry, const ProcessExit& ending) {
   if (first_failure_ == 0) first_failure_ = ending.ok() ? 1 : ending.code;
+  CancelStarts();
   const absl::Time terminate_at = absl::Now() + options_.grace;
   if (interrupted_by_ != 0 || terminate_at >= terminate_at_) return;
   terminate_at_ = terminate_at;
   why_terminate_ =
       NotEnded(options_.grace, absl::StrCat(entry.name, " ", Describe(ending)));
+}
+
+void Supervisor::StartThoseDue(absl::Time now) {
+  for (Entry& entry : entries_) {
+    if (entry.next_start && entry.next_start->at <= now) StartNow(entry);
+  }
+}
+
+// The new child takes the entry of the old one, whose processes have ended.
+void Supervisor::StartNow(Entry& entry) {
+  const NextStart next = *std::exchange(entry.next_start, std::nullopt);
+  absl::StatusOr<Child> child = Child::Start(next.command);
+  if (!child.ok()) {
+    if (options_.on_not_started) {
+      options_.on_not_started(entry.name, child.status());
+    }
+    return CountFailure(entry, EndingOf(entry));
+  }
+  TakeOutput(entry);
+  if (!entry.partial_line.empty()) {
+    options_.on_output(entry.name, std::exchange(entry.partial_line, ""));
+  }
+  entry.child = *std::move(child);
+  entry.sent.clear();
+  entry.ended = false;
+}
+
+void Supervisor::CancelStarts() {
+  for (Entry& entry : entries_) entry.next_start.reset();
 }
 
 void Supervisor::EnforceDeadlines(absl::Time now) {

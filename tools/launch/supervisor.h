@@ -1,10 +1,11 @@
 // Runs named child processes until all have ended, on the calling thread.
 //
 //   SIGINT, SIGTERM, SIGHUP ─▶ forwarded; again, or after `grace`: SIGKILL
-//   a child ends ────────────▶ on_ending (a launcher reports it as evidence)
-//   a child fails ───────────▶ the others may end by themselves for `grace`,
+//   a child ends ────────────▶ on_ending (a launcher reports it as evidence),
+//                              which may start the worker again: then the
+//                              failure does not count, and the others run on
+//   a failure counts ────────▶ the others may end by themselves for `grace`,
 //                              then get SIGTERM, then SIGKILL
-//   all have ended ──────────▶ on_workers_ended, which may start new workers
 //   output ──────────────────▶ on_output, line by line
 //
 // During Run, SIGINT, SIGTERM, SIGHUP and SIGCHLD are blocked, and Run reads
@@ -19,6 +20,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,13 +36,9 @@ struct SupervisorOptions {
   // ended the child, ProcessExit::why_signalled has the reason.
   std::function<void(const std::string& name, pid_t pid, const ProcessExit&)>
       on_ending;
-  // Called when no worker is left, before background children are ended, and
-  // not after a signal was forwarded. `failure` is the exit code of the first
-  // worker that failed, or 0. It may start new workers: they replace the old
-  // ones, whose failure no longer counts. If it starts none and returns a
-  // positive duration, it is called again after that time; the failure counts
-  // until new workers start.
-  std::function<absl::Duration(int failure)> on_workers_ended;
+  // Called if a worker cannot be started again when that is due.
+  std::function<void(const std::string& name, const absl::Status&)>
+      on_not_started;
   // Lines of children whose output is captured, without the newline.
   std::function<void(const std::string& name, absl::string_view line)>
       on_output;
@@ -59,12 +57,22 @@ class Supervisor {
   absl::Status Start(const std::string& name, const ChildCommand& command,
                      Role role = Role::kWorker);
 
+  // Starts a worker that has ended once more, after `pause`; until then it
+  // counts as running. Called from on_ending, its failure does not count,
+  // unless it cannot be started then. No effect while Ending().
+  void StartAgain(const std::string& name, ChildCommand command,
+                  absl::Duration pause);
+
+  // Whether the workers are to end: a signal was forwarded, or a failure
+  // counts.
+  bool Ending() const;
+
   // Blocks until every child has ended. Returns the exit code for the program:
   // 0 if all workers succeeded, 128 + the forwarded signal, else the code of
-  // the first worker that failed.
+  // the first worker whose failure counts.
   int Run();
 
-  // Whether the child of that name has ended.
+  // Whether the child of that name has ended, or waits for its next start.
   bool Ended(const std::string& name);
 
   // Sends a signal to the child of that name. False if the child has ended.
@@ -74,6 +82,10 @@ class Supervisor {
   int interrupted_by() const { return interrupted_by_; }
 
  private:
+  struct NextStart {
+    ChildCommand command;
+    absl::Time at;
+  };
   struct Entry {
     std::string name;
     Child child;
@@ -81,13 +93,17 @@ class Supervisor {
     std::string partial_line;
     bool ended = false;
     std::map<int, std::string> sent;  // signals, and why they were sent
+    std::optional<NextStart> next_start;
   };
 
   void TakeSignals();
   void TakeOutput(Entry& entry);
   void TakeEndings();
-  bool ReplaceWorkers();
   void NoteEnding(Entry& entry, const ProcessExit& ending);
+  void CountFailure(const Entry& entry, const ProcessExit& ending);
+  void StartThoseDue(absl::Time now);
+  void StartNow(Entry& entry);
+  void CancelStarts();
   void EnforceDeadlines(absl::Time now);
   void SignalWorkers(int signal, const std::string& why);
   ProcessExit EndingOf(Entry& entry);
@@ -106,7 +122,6 @@ class Supervisor {
   std::string why_terminate_;
   absl::Time kill_at_ = absl::InfiniteFuture();
   std::string why_kill_;
-  absl::Time ask_again_at_ = absl::InfiniteFuture();  // next on_workers_ended
 };
 
 }  // namespace lockstep::launch

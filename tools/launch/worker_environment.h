@@ -20,7 +20,7 @@ struct WorkerPlace {
   int local_rank = 0;        // among the launcher's workers; selects the GPU
   std::string spec_file;     // empty: the job is a mesh data=world_size
   std::string token;         // empty: none
-  int restart_count = 0;     // earlier restarts of this worker
+  int restart_count = 0;     // the restart that starts it; 0: the first start
   std::string host_address;  // for other hosts to reach this one; empty: unset
   // "ID" or "ID NODE_RANK/NODES": the launch that started the worker. The
   // workers of a job belong to one launch, or to one for each node. Empty:

@@ -1,0 +1,52 @@
+#include "tools/ctl/exit_reporter.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "base/process.h"
+#include "tools/ctl/choose_job.h"
+
+namespace lockstep::ctl {
+
+ExitReporter::ExitReporter(const std::string& job, const std::string& addresses,
+                           const std::string& token)
+    : job_{job},
+      admin_{.addresses = addresses,
+             .token = token,
+             .deadline = absl::Seconds(1)} {}
+
+// Only the coordinator knows whether this process is the member, or another
+// process of that name: so the report names the process, not a generation.
+absl::Status ExitReporter::Report(const std::string& worker, pid_t pid,
+                                  const launch::ProcessExit& ending) {
+  return AdminClient(admin_).ReportEvidence(
+      job_, {.subject = {worker},
+             .generation = {},
+             .kind = protocol::EvidenceKind::kExited,
+             .detail = absl::StrFormat("process %d %s", pid, Describe(ending)),
+             .process = {.host = HostName(),
+                         .pid = pid,
+                         .boot_id = BootId(),
+                         .start_time = ending.start_time}});
+}
+
+ExitReporter::Standing ExitReporter::Ask() {
+  const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
+  if (!view.ok()) return {};
+  const auto& wanted = view->wanted.commands;
+  const bool drains = std::count(wanted.begin(), wanted.end(), Command::kDrain);
+  Standing standing{.forms = view->state == JobState::kForming ||
+                             view->state == JobState::kEpochEnded};
+  if (IsOver(view->state)) {
+    standing.over = absl::StrCat("it is ", std::string(Name(view->state)),
+                                 view->cause.message.empty() ? "" : ": ",
+                                 view->cause.message);
+  } else if (standing.forms && drains) {
+    standing.over = "it is drained, and forms again with new workers";
+  }
+  return standing;
+}
+
+}  // namespace lockstep::ctl

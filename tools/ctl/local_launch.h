@@ -1,0 +1,82 @@
+// The workers of a job on this host, from their start to their end.
+//
+//   start ──▶ run ──┬─ all end well ──────────────────────────▶ 0
+//              ▲    ├─ one fails, restarts are left ─▶ it starts again
+//              └────┼──────────────────────────────────┘ (restart_policy.h)
+//                   └─ one fails, none are left, or the job is over: the
+//                      others have `grace` to end ────────────▶ its code
+//
+// The launcher reports the exit of each worker to the coordinator as proof
+// (exit_reporter.h), so that the other workers detect a death at once.
+//
+// Threads: the caller's. The workers are forked before the first
+// gRPC call; those that are forked later only exec.
+
+#ifndef LOCKSTEP_TOOLS_CTL_LOCAL_LAUNCH_H_
+#define LOCKSTEP_TOOLS_CTL_LOCAL_LAUNCH_H_
+
+#include <sched.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "tools/ctl/exit_reporter.h"
+#include "tools/ctl/restart_policy.h"
+#include "tools/ctl/run_command.h"
+#include "tools/ctl/run_job.h"
+#include "tools/launch/local_daemon.h"
+#include "tools/launch/scratch_folder.h"
+#include "tools/launch/supervisor.h"
+#include "tools/launch/worker_environment.h"
+
+namespace lockstep::ctl {
+
+// Prints the error of a launch.
+void Complain(const absl::Status& status);
+
+class LocalLaunch {
+ public:
+  // Both must outlive the launch.
+  LocalLaunch(const RunOptions& options, const RunJob& job);
+
+  // Blocks until all workers have ended. Returns the exit code of `run`.
+  int Run();
+
+ private:
+  launch::SupervisorOptions Hooks();
+  std::string DrawLaunch() const;
+  absl::Status ReachCoordinator();
+  void SayWhere() const;
+  absl::Status WriteSpec();
+  absl::Status StartWorkers();
+  launch::ChildCommand CommandOf(const std::string& worker, int restart);
+
+  void OnEnding(const std::string& name, pid_t pid,
+                const launch::ProcessExit& ending);
+  bool IsRefused(const std::string& worker, const absl::Status& reported);
+  void Repair(const std::string& worker, const std::string& refusal);
+  void StartIfNeeded(const std::string& worker);
+  void StartAgain(const std::string& worker, const Restart& restart);
+  void SayNoRestart(const std::string& why) const;
+
+  const RunOptions& options_;
+  const RunJob& job_;
+  launch::WorkerPlace place_;                  // what all workers share
+  std::optional<launch::LocalDaemon> daemon_;  // if it is private
+  std::optional<launch::ScratchFolder> scratch_;
+  std::optional<cpu_set_t> cores_;  // of which each worker gets a share
+  std::unique_ptr<ExitReporter> reporter_;
+  RestartPolicy restarts_;
+  std::set<std::string> ended_well_;
+  // Workers of which an exit could not be reported: the coordinator may still
+  // reserve their names.
+  std::set<std::string> unreported_;
+  launch::Supervisor supervisor_;
+};
+
+}  // namespace lockstep::ctl
+
+#endif  // LOCKSTEP_TOOLS_CTL_LOCAL_LAUNCH_H_
