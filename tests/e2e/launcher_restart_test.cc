@@ -1,12 +1,15 @@
-// `lockstepctl run --restarts`: which workers start again when one fails.
+// `lockstepctl run --restarts`: which workers start again when one fails, and
+// stalls, which it prints.
 
 #include <signal.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
@@ -121,6 +124,43 @@ TEST(LauncherRestartTest, RestartsThatAreUsedUpEndTheOthers) {
                           "\\(Terminated\\), sent by its launcher")));
   EXPECT_EQ(LinesWith("no restart", run), 1) << run.output;
   EXPECT_EQ(LinesWith("worker-0 starts again", run), 0) << run.output;
+}
+
+// The test wakes the worker when the launcher has named it.
+TEST(LauncherRestartTest, PrintsAStallOnceWhenItBegins) {
+  const std::string worker = OwnProgram("trouble_worker");
+  int stalls = 0;
+  std::string output;
+  launch::Supervisor supervisor(
+      {.on_output = [&](const std::string&, absl::string_view line) {
+        absl::StrAppend(&output, line, "\n");
+        if (!absl::StrContains(line, "lockstepctl: job stalls: step ")) return;
+        ++stalls;
+        EXPECT_THAT(std::string(line), AllOf(HasSubstr("worker-1 (rank 1, "),
+                                             HasSubstr("; worker-0 waits")));
+        const size_t at = line.find(", pid ");
+        ASSERT_NE(at, line.npos);
+        const std::pair<std::string, std::string> parts =
+            absl::StrSplit(line.substr(at + 6), absl::MaxSplits(')', 1));
+        int pid = 0;
+        ASSERT_TRUE(absl::SimpleAtoi(parts.first, &pid));
+        EXPECT_EQ(kill(pid, SIGCONT), 0);
+      }});
+  ASSERT_TRUE(
+      supervisor
+          .Start("launcher", {.argv = {OwnProgram("lockstepctl"), "run", "-n",
+                                       "2", "--job", "stalls", "--", "sh", "-c",
+                                       "case $LOCKSTEP_WORKER_NAME in "
+                                       "worker-1) exec " +
+                                           worker +
+                                           " 5 stop=3;; "
+                                           "*) exec " +
+                                           worker + " 5;; esac"},
+                              .environment = {{"LOCKSTEP_ADDRESS", ""}},
+                              .capture_output = true})
+          .ok());
+  EXPECT_EQ(supervisor.Run(), 0) << output;
+  EXPECT_EQ(stalls, 1) << output;
 }
 
 }  // namespace

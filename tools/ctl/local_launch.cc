@@ -60,6 +60,7 @@ int LocalLaunch::Run() {
   reporter_ = std::make_unique<ExitReporter>(
       job_.spec.name, place_.address,
       daemon_ ? daemon_->operator_token : options_.token);
+  WatchStalls();
   return supervisor_.Run();
 }
 
@@ -147,6 +148,21 @@ launch::ChildCommand LocalLaunch::CommandOf(const std::string& worker,
                                  static_cast<int>(workers.size()));
   }
   return command;
+}
+
+// On several hosts the first launcher is enough: each watch costs the
+// coordinator.
+void LocalLaunch::WatchStalls() {
+  if (options_.node_rank != 0) return;
+  stalls_ = std::make_unique<StallWatch>(
+      JobName{job_.spec.name},
+      AdminClientOptions{
+          .addresses = place_.address,
+          .token = daemon_ ? daemon_->operator_token : options_.token},
+      [job = job_.spec.name](const std::string& stall) {
+        absl::FPrintF(stderr, "lockstepctl: job %s: %s\n", job,
+                      Printable(stall));
+      });
 }
 
 // --- Endings and restarts ---------------------------------------------------

@@ -7,9 +7,10 @@
 //                      others have `grace` to end ────────────▶ its code
 //
 // The launcher reports the exit of each worker to the coordinator as proof
-// (exit_reporter.h), so that the other workers detect a death at once.
+// (exit_reporter.h), so that the other workers detect a death at once, and
+// prints stalls as they begin (stall_watch.h).
 //
-// Threads: the caller's. The workers are forked before the first
+// Threads: the caller's, and ls-stalls. The workers are forked before the first
 // gRPC call; those that are forked later only exec.
 
 #ifndef LOCKSTEP_TOOLS_CTL_LOCAL_LAUNCH_H_
@@ -27,6 +28,7 @@
 #include "tools/ctl/restart_policy.h"
 #include "tools/ctl/run_command.h"
 #include "tools/ctl/run_job.h"
+#include "tools/ctl/stall_watch.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/scratch_folder.h"
 #include "tools/launch/supervisor.h"
@@ -53,6 +55,7 @@ class LocalLaunch {
   absl::Status WriteSpec();
   absl::Status StartWorkers();
   launch::ChildCommand CommandOf(const std::string& worker, int restart);
+  void WatchStalls();
 
   void OnEnding(const std::string& name, pid_t pid,
                 const launch::ProcessExit& ending);
@@ -75,6 +78,7 @@ class LocalLaunch {
   // reserve their names.
   std::set<std::string> unreported_;
   launch::Supervisor supervisor_;
+  std::unique_ptr<StallWatch> stalls_;
 };
 
 }  // namespace lockstep::ctl

@@ -47,7 +47,7 @@ struct RunOptions {
 // given, and LOCKSTEP_TOKEN: `token`, or the workers' token of a private
 // daemon; on several nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
 // exit of each worker to the coordinator as proof, so that the other workers
-// detect a death immediately.
+// detect a death immediately, and prints stalls.
 int Run(const RunOptions& options);
 
 }  // namespace lockstep::ctl

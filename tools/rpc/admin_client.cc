@@ -6,8 +6,10 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/mutex.h"
 #include "base/text/utf8.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
@@ -29,11 +31,35 @@ Request About(const JobName& job, const std::string& token) {
   return request;
 }
 
+// The call of WatchJob that another thread may cancel.
+class WatchCall {
+ public:
+  // Returns false if the watch was cancelled. `context` is nullptr once its
+  // call has ended.
+  bool Set(grpc::ClientContext* context) {
+    MutexLock lock(&mutex_);
+    context_ = cancelled_ ? nullptr : context;
+    return !cancelled_;
+  }
+
+  void Cancel() {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+ private:
+  Mutex mutex_;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 }  // namespace
 
 // One stub per address; the one that answered last is first.
 struct AdminClient::Stubs {
   std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
+  WatchCall watch;
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
@@ -118,6 +144,10 @@ absl::Status AdminClient::WatchJob(
   grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
   for (const auto& stub : stubs_->by_address) {
     grpc::ClientContext context;
+    if (!stubs_->watch.Set(&context)) {
+      return absl::CancelledError("the watch was cancelled");
+    }
+    const absl::Cleanup call_ends = [this] { stubs_->watch.Set(nullptr); };
     const auto reader = stub->WatchJob(&context, request);
     v1::WatchJobResponse response;
     bool answered = false;
@@ -140,6 +170,8 @@ absl::Status AdminClient::WatchJob(
   }
   return stubs_->NobodyAnswers(options_, status);
 }
+
+void AdminClient::CancelWatch() { stubs_->watch.Cancel(); }
 
 absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
                                      const std::string& reason) {

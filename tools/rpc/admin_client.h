@@ -1,6 +1,6 @@
 // A client of the Admin service, in terms of the plain structs of protocol/.
 //
-// Threads: one at a time. Calls block.
+// Threads: one at a time, except CancelWatch. Calls block.
 // Errors:  Unavailable, with the addresses, if no coordinator answers in time;
 //          else the status of the service.
 
@@ -37,6 +37,8 @@ class AdminClient {
   // Calls `on_view` for each view until it returns false, or the job is over.
   absl::Status WatchJob(const JobName& job,
                         const std::function<bool(const JobView&)>& on_view);
+  // WatchJob returns Cancelled, now and from now on. From any thread.
+  void CancelWatch();
   absl::Status CommandJob(const JobName& job, JobCommand command,
                           const std::string& reason);
   absl::Status StopJob(const JobName& job, const std::string& reason);
