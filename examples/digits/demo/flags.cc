@@ -24,6 +24,8 @@ constexpr int kFilesOfLauncher = 16;
 // Practically unlimited: a step takes milliseconds.
 constexpr int64_t kStepsOnHold = int64_t{1} << 40;
 
+constexpr int64_t kAtStep = 20;
+
 // Images have 8 rows, and are pooled twice: 2 ranks can cut them.
 constexpr int kDomainMax = 2;
 
@@ -90,11 +92,14 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
                    "kill the workers and the coordinator in the middle; exits "
                    "with 3")
           .Needs(state);
+  line.Add("--kill-worker", &flags->kill_worker,
+           "kill this worker in the middle, and start it again: the others "
+           "recover")
+      .Between(0, 63)
+      .Excludes(kill_all);
   line.Add("--at-step", &flags->at_step,
-           "steps that are done when they are killed")
-      .Positive()
-      .Needs(kill_all)
-      .ShowDefault();
+           "steps that are done when something is killed (default 20)")
+      .Positive();
   line.AddFlag("--hold", &flags->hold,
                "train until interrupted, or until an operator ends the job");
 }
@@ -118,6 +123,28 @@ absl::Status ContradictionOfState(const Flags& flags) {
         "--resume compares with a whole training: it goes without --hold");
   }
   if (flags.kill_all && flags.at_step >= flags.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--at-step %d: the training has only %d steps",
+                        flags.at_step, flags.steps));
+  }
+  return absl::OkStatus();
+}
+
+// The same for flags about recovery.
+absl::Status ContradictionOfRecovery(const Flags& flags) {
+  if (!flags.recovers()) return absl::OkStatus();
+  if (flags.kill_worker >= flags.workers) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--kill-worker %d: there are workers 0 to %d",
+                        flags.kill_worker, flags.workers - 1));
+  }
+  if (flags.on_gpus() || flags.has_stages() || flags.halves() ||
+      flags.sync == "reduce_scatter" || flags.hold) {
+    return absl::InvalidArgumentError(
+        "--kill-worker and --kill-coordinator want --device cpu, a mesh of "
+        "data, --sync static or negotiated, no --wire-dtype and no --hold");
+  }
+  if (flags.at_step >= flags.steps) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--at-step %d: the training has only %d steps",
                         flags.at_step, flags.steps));
@@ -150,6 +177,9 @@ absl::Status Contradiction(const Flags& flags) {
   if (flags.halves() && (flags.on_gpus() || flags.has_stages())) {
     return absl::InvalidArgumentError(
         "--wire-dtype wants --device cpu and a mesh without pipe");
+  }
+  if (absl::Status good = ContradictionOfRecovery(flags); !good.ok()) {
+    return good;
   }
   return ContradictionOfState(flags);
 }
@@ -213,6 +243,14 @@ std::optional<int> ReadFlags(int argc, char** argv, Flags* flags) {
   if (const std::optional<int> code = line.Parse(argc, argv)) return code;
   if (absl::Status good = ReadMesh(mesh, flags); !good.ok()) {
     return Complain(good, 2);
+  }
+  if (flags->at_step == 0) {
+    flags->at_step = kAtStep;
+  } else if (!flags->kill_all && !flags->recovers()) {
+    return Complain(absl::InvalidArgumentError(
+                        "--at-step wants --kill-all, --kill-worker or "
+                        "--kill-coordinator"),
+                    2);
   }
   if (absl::Status good = Contradiction(*flags); !good.ok()) {
     return Complain(good, 2);

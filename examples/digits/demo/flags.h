@@ -34,8 +34,11 @@ struct Flags {
   int64_t save_every = 10;
   bool resume = false;
   bool kill_all = false;
-  int64_t at_step = 20;  // with kill_all
+  int kill_worker = -1;  // which; -1: none
+  bool kill_coordinator = false;
+  int64_t at_step = 0;  // with one of the last three
 
+  bool recovers() const { return kill_worker >= 0 || kill_coordinator; }
   bool on_gpus() const { return device == "cuda"; }
   bool halves() const { return wire_dtype != "none"; }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "examples/digits/demo/faults.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
@@ -65,8 +66,17 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   bool killed = false;
   launch::Supervisor* all = nullptr;
   launch::SupervisorOptions options = ShowOn(screen);
+  Faults faults(flags, &all);
+  options.on_ending = [&, show = options.on_ending](
+                          const std::string& name, pid_t pid,
+                          const launch::ProcessExit& ending) {
+    show(name, pid, ending);
+    if (flags.recovers()) faults.Ended(name);
+  };
   options.on_output = [&](const std::string& name, absl::string_view line) {
+    if (flags.recovers() && faults.Take(name, line)) return;
     screen.Take(name, line);
+    if (flags.recovers()) faults.Progress(screen.steps_done());
     if (!flags.kill_all || killed) return;
     if (screen.steps_done() < flags.at_step) return;
     killed = true;
@@ -102,16 +112,20 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
       command.insert(command.end(), {"--device", "cuda"});
       flags.gpus.AddTo(worker, &environment);
     }
-    absl::Status started = supervisor.Start(
-        WorkerName(worker),
-        {.argv = command, .environment = environment, .capture_output = true});
+    const launch::ChildCommand child{.argv = command,
+                                     .environment = environment,
+                                     .capture_output = true};
+    if (worker == flags.kill_worker) faults.SetWorker(child);
+    absl::Status started = supervisor.Start(WorkerName(worker), child);
     if (!started.ok()) {
       absl::FPrintF(stderr, "demo: %s\n", std::string(started.message()));
       return 1;
     }
   }
   const int code = supervisor.Run();
-  return killed ? kExitKilled : code;
+  if (killed) return kExitKilled;
+  const bool good = !flags.recovers() || faults.Report(screen.steps_done());
+  return code == 0 && !good ? 1 : code;
 }
 
 int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen) {
