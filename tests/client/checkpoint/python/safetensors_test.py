@@ -208,7 +208,8 @@ class Lockstepctl(PeerTest):
         content = (self.folder / "all.safetensors").read_bytes()
         self.assert_has(dict(safetensors.deserialize(content)), tensors)
         with safetensors.safe_open(self.folder / "all.safetensors", framework="numpy") as opened:
-            self.assertEqual(opened.metadata(), {"format": "pt", "step": "9"})
+            self.assertEqual(opened.metadata(), {"format": "pt", "step": "9", "lockstep.epoch": "0",
+                                                 "lockstep.learning_rate": "0.5"})
 
 
 def entry(begin, end, shape, dtype="U8"):
