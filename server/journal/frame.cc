@@ -120,8 +120,10 @@ absl::StatusOr<std::string> Chain::Follow(absl::string_view bytes) {
   return std::move(frame->payload);
 }
 
-absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames) {
-  Recovered recovered;
+absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
+                                  Chain chain) {
+  const uint64_t first = chain.last_number() + 1;
+  Recovered recovered{.chain = chain};
   size_t at = 0;
   absl::Status damage;
   for (; at < frames.size(); ++at) {
@@ -136,7 +138,8 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames) {
   for (size_t behind = at; behind < frames.size(); ++behind) {
     if (!Decode(frames[behind]).ok()) continue;
     return absl::DataLossError(absl::StrFormat(
-        "record %d of the journal is damaged: %s", at + 1, damage.message()));
+        "record %d of the journal is damaged: %s", first + at,
+        damage.message()));
   }
   return recovered;
 }

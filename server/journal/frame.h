@@ -50,7 +50,12 @@ uint32_t Crc32c(absl::string_view bytes);
 // The end of a journal, from which the next frame continues.
 class Chain {
  public:
+  Chain() = default;  // the next frame is the first
+  // Continues behind frame `number`, whose hash is `hash`.
+  Chain(uint64_t number, uint64_t hash) : number_(number), hash_(hash) {}
+
   uint64_t last_number() const { return number_; }
+  uint64_t last_hash() const { return hash_; }
 
   // Encodes the next frame and advances to it.
   std::string Extend(std::string payload);
@@ -72,9 +77,10 @@ struct Recovered {
   size_t torn = 0;
 };
 
-// `frames` in stored order. DataLoss names the first damaged record if an
-// intact frame follows it.
-absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames);
+// `frames` in stored order, behind `chain`. DataLoss names the first damaged
+// record if an intact frame follows it.
+absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
+                                  Chain chain = {});
 
 }  // namespace lockstep::journal
 

@@ -20,7 +20,9 @@ namespace lockstep::journal {
 
 // The frames, as a disk would store them.
 struct MemoryStore {
-  std::vector<std::string> frames;
+  std::vector<std::string> snapshot;
+  Chain snapshot_end;               // after the records that it replaces
+  std::vector<std::string> frames;  // the records after it
 };
 
 class MemoryJournal : public Journal {
@@ -28,8 +30,9 @@ class MemoryJournal : public Journal {
   // `store` must outlive it; one journal at a time uses it.
   explicit MemoryJournal(MemoryStore* store) : store_(*store) {}
 
-  absl::StatusOr<std::vector<std::string>> Load() override;
+  absl::StatusOr<Kept> Load() override;
   void Append(std::string record, Durable durable) override;
+  void Compact(MakeSnapshot make) override;
 
  private:
   MemoryStore& store_;

@@ -30,7 +30,8 @@ class JournalShelf {
  public:
   virtual ~JournalShelf() = default;
   virtual std::unique_ptr<Journal> Open() = 0;
-  // Flips a bit of record `number` (1, 2, ...) in the store.
+  // Flips a bit of record `number` (1, 2, ...) in the store. There is no
+  // snapshot, here and below.
   virtual void FlipBit(int number) = 0;
   // Removes record `number`.
   virtual void Remove(int number) = 0;
@@ -50,6 +51,10 @@ class Appender {
       changed_.NotifyAll();
     });
     ++appended_;
+  }
+  std::vector<std::string> DoneSoFar() {
+    MutexLock lock(&mutex_);
+    return done_;
   }
   std::vector<std::string> AwaitAll() {
     MutexLock lock(&mutex_);
@@ -78,7 +83,20 @@ class JournalContract : public testing::TestWithParam<MakeShelf> {
   }
 
   absl::StatusOr<std::vector<std::string>> Load() {
-    return shelf_->Open()->Load();
+    absl::StatusOr<Kept> kept = shelf_->Open()->Load();
+    if (!kept.ok()) return kept.status();
+    return std::move(kept->records);
+  }
+
+  // Appends the records, and then has them replaced by a snapshot of the parts.
+  void AppendAndCompact(const std::vector<std::string>& records,
+                        const std::vector<std::string>& parts) {
+    const auto journal = shelf_->Open();
+    ASSERT_TRUE(journal->Load().ok());
+    Appender appender(journal.get());
+    for (const std::string& record : records) appender.Append(record);
+    journal->Compact([parts] { return parts; });
+    EXPECT_EQ(appender.AwaitAll(), records);
   }
 
   const std::unique_ptr<JournalShelf> shelf_ = GetParam()();
@@ -126,6 +144,46 @@ TEST_P(JournalContract, NamesADamagedRecordThatHasSoundOnesBehindIt) {
   EXPECT_EQ(loaded.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(loaded.status().message()),
               testing::HasSubstr("record 2"));
+}
+
+TEST_P(JournalContract, ReplacesRecordsByASnapshotAndGoesOnBehindIt) {
+  AppendAndCompact({"one", "two"}, {"sum", ""});
+  AppendAll({"three"});
+  const auto kept = shelf_->Open()->Load();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(kept->snapshot, testing::ElementsAre("sum", ""));
+  EXPECT_EQ(kept->snapshot_of, 2u);
+  EXPECT_THAT(kept->records, testing::ElementsAre("three"));
+}
+
+TEST_P(JournalContract, ReplacesASnapshotByTheNext) {
+  AppendAndCompact({"one"}, {"first", "first", "first"});
+  AppendAndCompact({"two", "three"}, {"second"});
+  AppendAll({"four", "five"});
+  const auto kept = shelf_->Open()->Load();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_THAT(kept->snapshot, testing::ElementsAre("second"));
+  EXPECT_EQ(kept->snapshot_of, 3u);
+  EXPECT_THAT(kept->records, testing::ElementsAre("four", "five"));
+}
+
+TEST_P(JournalContract, KeepsWhatIsAppendedWhileItCompacts) {
+  std::vector<std::string> before, after;
+  for (int i = 0; i < 200; ++i) before.push_back(absl::StrCat("before ", i));
+  for (int i = 0; i < 200; ++i) after.push_back(absl::StrCat("after ", i));
+  {
+    const auto journal = shelf_->Open();
+    ASSERT_TRUE(journal->Load().ok());
+    Appender appender(journal.get());
+    for (const std::string& record : before) appender.Append(record);
+    journal->Compact([] { return std::vector<std::string>(1, "sum"); });
+    for (const std::string& record : after) appender.Append(record);
+    EXPECT_EQ(appender.AwaitAll().size(), 400u);
+  }
+  const auto kept = shelf_->Open()->Load();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->snapshot_of, 200u);
+  EXPECT_EQ(kept->records, after);
 }
 
 TEST_P(JournalContract, NoticesARecordThatIsGone) {

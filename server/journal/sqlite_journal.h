@@ -1,0 +1,92 @@
+// A journal in an SQLite database: survives kill -9 and a power failure.
+//
+//   Append ─▶ queue ─▶ ls-journal: one transaction for all that was appended
+//                      while the last one ran, then the callbacks
+//
+//   Append:  1   2 3 4         5 6
+//   commit:  |--1--|--2 3 4-----|--5 6--|
+//
+// A commit is one write to the log and one fdatasync. Compact is a transaction of
+// its own; records that are appended meanwhile wait for it.
+//
+// A full disk is waited for: the transaction is tried again every second, and
+// OnTrouble's callback is told. That is sound because SQLite undoes a transaction
+// that fails, and the next attempt writes all of it again. Any other error is
+// final: after a failed fdatasync it is unknown what the disk has, and a restart
+// reads it.
+//
+// Threads: as journal.h; ls-journal calls the callbacks.
+// Errors:  those of SqliteStore (sqlite_store.h).
+
+#ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_
+#define LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "server/journal/journal.h"
+#include "server/journal/sqlite_store.h"
+
+namespace lockstep::journal {
+
+class SqliteJournal final : public Journal {
+ public:
+  // Locks the folder until the journal is destroyed.
+  static absl::StatusOr<std::unique_ptr<SqliteJournal>> Open(
+      const std::string& folder);
+  // Commits what was appended, unless the disk is full.
+  ~SqliteJournal() override;
+
+  absl::StatusOr<Kept> Load() override;
+  void Append(std::string record, Durable durable) override;
+  void Compact(MakeSnapshot make) override;
+  void OnTrouble(Trouble trouble) override { trouble_ = std::move(trouble); }
+
+ private:
+  // A record, or a request to compact.
+  struct JournalRequest {
+    std::string record;
+    Durable durable;
+    MakeSnapshot make;
+  };
+
+  explicit SqliteJournal(std::unique_ptr<SqliteStore> store)
+      : store_(std::move(store)) {}
+
+  void Push(JournalRequest request);
+  void Run();
+  std::deque<JournalRequest> AwaitRequests();
+  void Commit(std::deque<JournalRequest> batch);
+  absl::Status CommitFrames(const std::vector<std::string>& frames,
+                            const Chain& end);
+  void CompactNow(MakeSnapshot make);
+  void Tell(const absl::Status& trouble);
+  // False if the journal is being destroyed.
+  bool PauseBeforeRetry();
+
+  const std::unique_ptr<SqliteStore> store_;
+  Trouble trouble_;
+
+  // Used by ls-journal, after Load.
+  Chain chain_;
+  absl::Status failed_;
+  bool troubled_ = false;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<JournalRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // from Load on
+};
+
+}  // namespace lockstep::journal
+
+#endif  // LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_

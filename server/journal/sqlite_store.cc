@@ -1,0 +1,443 @@
+#include "server/journal/sqlite_store.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "server/journal/sqlite_statement.h"
+#include "server/journal/wal_check.h"
+
+namespace lockstep::journal {
+namespace {
+
+constexpr char kDatabase[] = "journal.db";
+constexpr char kLog[] = "journal.db-wal";
+constexpr char kNewDatabase[] = "journal.db.new";
+constexpr char kMark[] = "mark";
+constexpr char kLock[] = "lock";
+constexpr char kFormatPrefix[] = "lockstep journal ";
+
+// Pages of the log from which it is copied into the database: 4 MB.
+constexpr int kLogPagesLong = 1000;
+
+// Another process holds the folder, or nobody may be trusted with it.
+absl::Status PrepareFolder(FileSystem* files, const std::string& folder,
+                           StoreAccess access) {
+  struct stat found = {};
+  if (stat(folder.c_str(), &found) != 0) {
+    if (errno != ENOENT || access == StoreAccess::kInspect) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("journal ", folder));
+    }
+    if (mkdir(folder.c_str(), 0700) != 0) {
+      return absl::ErrnoToStatus(
+          errno, absl::StrCat("cannot create the journal's folder ", folder));
+    }
+    const size_t slash = folder.find_last_of('/');
+    return files->SyncDirectory(slash == std::string::npos ? "."
+                                : slash == 0
+                                    ? "/"
+                                    : folder.substr(0, slash));
+  }
+  if (!S_ISDIR(found.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("journal ", folder, " is not a folder"));
+  }
+  if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "other users may write to the journal's folder %s (mode %o): make it "
+        "0700, or name a folder inside it, which is created so",
+        folder, found.st_mode & 07777));
+  }
+  return absl::OkStatus();
+}
+
+std::string WithoutTrailingSlash(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+bool Exists(const std::string& path) {
+  return access(path.c_str(), F_OK) == 0;
+}
+
+absl::Status Damaged(const std::string& what) {
+  return absl::DataLossError(what);
+}
+
+absl::Status DamagedRecord(uint64_t number, absl::string_view why) {
+  return Damaged(absl::StrFormat("record %d of the journal is damaged: %s",
+                                 number, why));
+}
+
+}  // namespace
+
+// --- Opening ------------------------------------------------------------------
+
+SqliteStore::SqliteStore(std::string folder, StoreAccess access,
+                         std::unique_ptr<FileLock> lock)
+    : folder_(std::move(folder)), access_(access), lock_(std::move(lock)) {}
+
+SqliteStore::~SqliteStore() {
+  if (db_ != nullptr) sqlite3_close(db_);
+  if (mark_ >= 0) close(mark_);
+}
+
+std::string SqliteStore::PathOf(const char* name) const {
+  return absl::StrCat(folder_, "/", name);
+}
+
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
+    const std::string& path, StoreAccess access) {
+  const std::string folder = WithoutTrailingSlash(path);
+  PosixFileSystem files;
+  if (absl::Status ready = PrepareFolder(&files, folder, access); !ready.ok()) {
+    return ready;
+  }
+  const std::string database = absl::StrCat(folder, "/", kDatabase);
+  if (access == StoreAccess::kInspect && !Exists(database)) {
+    return absl::NotFoundError(absl::StrCat("there is no journal in ", folder));
+  }
+  auto lock = files.Lock(absl::StrCat(folder, "/", kLock),
+                         absl::StrCat("process ", getpid()));
+  if (!lock.ok()) {
+    return WithContext(absl::StrCat("journal ", folder, " is in use"),
+                       lock.status());
+  }
+  std::unique_ptr<SqliteStore> store(
+      new SqliteStore(folder, access, *std::move(lock)));
+  if (!Exists(database)) {
+    if (Exists(store->PathOf(kMark))) {
+      return Damaged(absl::StrCat("journal ", folder, " has no ", kDatabase,
+                                  ", though it has a mark"));
+    }
+    if (absl::Status created = store->Create(); !created.ok()) return created;
+  }
+  return store;
+}
+
+// Under another name first, so that the database is complete or absent.
+absl::Status SqliteStore::Create() {
+  const std::string fresh = PathOf(kNewDatabase);
+  unlink(fresh.c_str());
+  unlink(absl::StrCat(fresh, "-wal").c_str());
+  unlink(absl::StrCat(fresh, "-journal").c_str());
+  absl::Status made = OpenDatabase(fresh);
+  if (made.ok()) {
+    made = Execute(
+        "BEGIN IMMEDIATE;"
+        "CREATE TABLE format(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
+        "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
+        "CREATE TABLE record(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);");
+  }
+  if (made.ok()) {
+    const std::string frame =
+        Encode({.payload = absl::StrCat(kFormatPrefix, kFormatVersion)});
+    SqliteStatement insert(db_, "INSERT INTO format VALUES (0, ?)");
+    insert.Bind(1, frame);
+    insert.Step();
+    made = insert.ok() ? absl::OkStatus() : Failed("create");
+  }
+  if (made.ok()) made = Execute("COMMIT; PRAGMA journal_mode=WAL");
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  if (sqlite3_close(std::exchange(db_, nullptr)) != SQLITE_OK && made.ok()) {
+    made = absl::InternalError(absl::StrCat("cannot close ", fresh));
+  }
+  if (made.ok()) made = files_.Rename(fresh, PathOf(kDatabase));
+  if (made.ok()) made = files_.SyncDirectory(folder_);
+  return WithContext(absl::StrCat("cannot create a journal in ", folder_),
+                     made);
+}
+
+absl::Status SqliteStore::OpenDatabase(const std::string& path) {
+  // SQLite gives the log the mode of the database.
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  close(fd);
+  const int rc = sqlite3_open_v2(
+      path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (rc != SQLITE_OK) return Failed("open");
+  sqlite3_extended_result_codes(db_, 1);
+  // What cannot be read must stay as it is.
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  // Exclusive: the index of the log is in this process, not in a file.
+  return Execute("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=FULL;");
+}
+
+// --- Reading ------------------------------------------------------------------
+
+absl::StatusOr<StoredJournal> SqliteStore::Read() {
+  StoredJournal stored;
+  if (Exists(PathOf(kLog))) {
+    const absl::StatusOr<std::string> log =
+        ReadWhole(&files_, PathOf(kLog));
+    if (!log.ok()) return log.status();
+    const WalExtent extent = ExamineWal(*log);
+    log_exists_ = true;
+    log_is_cut_ = extent.cut;
+    log_valid_bytes_ = extent.valid;
+  }
+  if (absl::Status mark = OpenMark(); !mark.ok()) return mark;
+  absl::Status read = OpenDatabase(PathOf(kDatabase));
+  if (read.ok()) {
+    SqliteStatement check(db_, "PRAGMA quick_check(1)");
+    if (!check.Step()) {
+      read = Failed("check");
+    } else if (check.Column(0) != "ok") {
+      read = Damaged(absl::StrCat("the database is damaged: ", check.Column(0)));
+    }
+  }
+  if (read.ok()) read = CheckFormat();
+  if (absl::IsFailedPrecondition(read)) return WithContext(folder_, read);
+  // What the check found need not concern all records.
+  if (db_ != nullptr) {
+    absl::Status rest = ReadSnapshot(&stored);
+    if (rest.ok()) rest = ReadRecords(&stored);
+    if (!rest.ok()) read = rest;
+  }
+  if (!read.ok() && !absl::IsDataLoss(read)) return read;
+  stored.damage = read;
+  CompareWithMark(&stored);
+  stored.damage = WithContext(PathOf(kDatabase), stored.damage);
+  if (access_ == StoreAccess::kInspect || !stored.damage.ok()) return stored;
+
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  sqlite3_wal_hook(
+      db_,
+      [](void* pages, sqlite3*, const char*, int in_log) {
+        *static_cast<int*>(pages) = in_log;
+        return SQLITE_OK;
+      },
+      &log_pages_);
+  WriteMark(stored.chain);
+  return stored;
+}
+
+absl::Status SqliteStore::CheckFormat() {
+  SqliteStatement select(db_, "SELECT frame FROM format WHERE id = 0");
+  if (!select.Step()) {
+    return select.ok() ? Damaged("its format is missing") : Failed("read");
+  }
+  const absl::StatusOr<Frame> frame = Decode(select.Column(0));
+  if (!frame.ok()) return WithContext("its format is damaged", frame.status());
+  uint32_t version = 0;
+  absl::string_view text = frame->payload;
+  if (!absl::ConsumePrefix(&text, kFormatPrefix) ||
+      !absl::SimpleAtoi(text, &version)) {
+    return Damaged(absl::StrCat("its format is ", frame->payload));
+  }
+  if (version == kFormatVersion) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the journal has format %d, written by another version of lockstepd; "
+      "this one reads format %d",
+      version, kFormatVersion));
+}
+
+// The header: the end of the records that the snapshot replaces, and how many
+// parts follow it, as a chain that begins with it.
+absl::Status SqliteStore::ReadSnapshot(StoredJournal* stored) {
+  SqliteStatement select(db_, "SELECT id, frame FROM snapshot ORDER BY id");
+  if (!select.Step()) return select.ok() ? absl::OkStatus() : Failed("read");
+  const std::string header_bytes(select.Column(1));
+  const absl::StatusOr<Frame> header = Decode(header_bytes);
+  uint64_t count = 0;
+  if (!header.ok() || !absl::SimpleAtoi(header->payload, &count)) {
+    return WithContext("the snapshot is damaged",
+                       header.ok() ? Damaged("its header") : header.status());
+  }
+  Chain chain(0, HashOf(header_bytes));
+  std::vector<std::string> parts;
+  while (select.Step()) {
+    auto part = chain.Follow(select.Column(1));
+    if (!part.ok()) {
+      return WithContext(absl::StrFormat("part %d of the snapshot is damaged",
+                                         parts.size() + 1),
+                         part.status());
+    }
+    parts.push_back(*std::move(part));
+  }
+  if (!select.ok()) return Failed("read");
+  if (parts.size() != count) {
+    return Damaged(absl::StrFormat("the snapshot has %d parts of %d",
+                                   parts.size(), count));
+  }
+  stored->snapshot = std::move(parts);
+  stored->snapshot_end = Chain(header->number, header->predecessor);
+  return absl::OkStatus();
+}
+
+absl::Status SqliteStore::ReadRecords(StoredJournal* stored) {
+  stored->chain = stored->snapshot_end;
+  SqliteStatement select(db_, "SELECT id, frame FROM record ORDER BY id");
+  while (select.Step()) {
+    const uint64_t due = stored->chain.last_number() + 1;
+    if (select.Number(0) != due) {
+      return DamagedRecord(due, absl::StrCat("row ", select.Number(0),
+                                             " is in its place"));
+    }
+    auto record = stored->chain.Follow(select.Column(1));
+    if (!record.ok()) return DamagedRecord(due, record.status().message());
+    stored->records.push_back(*std::move(record));
+  }
+  if (select.ok()) return absl::OkStatus();
+  return DamagedRecord(stored->chain.last_number() + 1,
+                       Failed("read").message());
+}
+
+// SQLite writes whole transactions, so a record that was durable is missing only
+// if the log was cut or the files are damaged.
+void SqliteStore::CompareWithMark(StoredJournal* stored) {
+  const auto bytes = ReadWhole(&files_, PathOf(kMark));
+  if (!bytes.ok() || bytes->empty()) return;
+  const auto mark = Decode(*bytes);
+  if (!mark.ok()) {
+    stored->notes.push_back(absl::StrCat(
+        PathOf(kMark), " is damaged and written anew: ", mark.status().message()));
+    return;
+  }
+  stored->promised = mark->number;
+  const uint64_t last = stored->chain.last_number();
+  if (!stored->damage.ok()) return;
+  if (mark->number == last && mark->predecessor != stored->chain.last_hash()) {
+    stored->damage = Damaged(absl::StrFormat(
+        "its record %d is not the one that was written last: another journal "
+        "was put in its place",
+        last));
+  }
+  if (mark->number <= last) return;
+  const std::string gone =
+      absl::StrFormat("%d of %d records", mark->number - last, mark->number);
+  if (log_exists_ && log_is_cut_) {
+    stored->notes.push_back(absl::StrFormat(
+        "the end of the journal is torn: %s, from record %d on, are dropped",
+        gone, last + 1));
+    return;
+  }
+  stored->damage = DamagedRecord(
+      last + 1,
+      log_exists_
+          ? absl::StrFormat("%s are gone; %s is damaged at byte %d", gone, kLog,
+                            log_valid_bytes_)
+          : absl::StrFormat("%s are gone, and there is no %s", gone, kLog));
+}
+
+// --- The mark -----------------------------------------------------------------
+
+absl::Status SqliteStore::OpenMark() {
+  if (access_ == StoreAccess::kInspect) return absl::OkStatus();
+  mark_ = open(PathOf(kMark).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (mark_ >= 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, PathOf(kMark));
+}
+
+// An old mark only proves less, so an error is ignored.
+void SqliteStore::WriteMark(const Chain& end) {
+  const std::string frame =
+      Encode({.number = end.last_number(), .predecessor = end.last_hash()});
+  [[maybe_unused]] const ssize_t written =
+      pwrite(mark_, frame.data(), frame.size(), 0);
+}
+
+// --- Writing ------------------------------------------------------------------
+
+absl::Status SqliteStore::Append(uint64_t first,
+                                 const std::vector<std::string>& frames,
+                                 const Chain& end) {
+  absl::Status done = Transact([&]() -> absl::Status {
+    SqliteStatement insert(db_, "INSERT INTO record VALUES (?, ?)");
+    uint64_t number = first;
+    for (const std::string& frame : frames) {
+      insert.Reset();
+      insert.Bind(1, number++);
+      insert.Bind(2, frame);
+      insert.Step();
+      if (!insert.ok()) return Failed("append");
+    }
+    return absl::OkStatus();
+  });
+  if (done.ok()) WriteMark(end);
+  return done;
+}
+
+absl::Status SqliteStore::ReplaceBySnapshot(
+    const Chain& of, const std::vector<std::string>& parts) {
+  return Transact([&]() -> absl::Status {
+    if (absl::Status gone = Execute("DELETE FROM snapshot"); !gone.ok()) {
+      return gone;
+    }
+    const std::string header =
+        Encode({.number = of.last_number(),
+                .predecessor = of.last_hash(),
+                .payload = absl::StrCat(parts.size())});
+    Chain chain(0, HashOf(header));
+    SqliteStatement insert(db_, "INSERT INTO snapshot VALUES (?, ?)");
+    for (size_t i = 0; i <= parts.size(); ++i) {
+      const std::string frame = i == 0 ? header : chain.Extend(parts[i - 1]);
+      insert.Reset();
+      insert.Bind(1, static_cast<uint64_t>(i));
+      insert.Bind(2, frame);
+      insert.Step();
+      if (!insert.ok()) return Failed("compact");
+    }
+    SqliteStatement remove(db_, "DELETE FROM record WHERE id <= ?");
+    remove.Bind(1, of.last_number());
+    remove.Step();
+    return remove.ok() ? absl::OkStatus() : Failed("compact");
+  });
+}
+
+void SqliteStore::CheckpointIfLong() {
+  if (log_pages_ < kLogPagesLong) return;
+  sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
+                            nullptr);
+}
+
+absl::Status SqliteStore::Transact(
+    const std::function<absl::Status()>& change) {
+  absl::Status done = Execute("BEGIN IMMEDIATE");
+  if (done.ok()) done = change();
+  if (done.ok()) done = Execute("COMMIT");
+  if (!done.ok() && sqlite3_get_autocommit(db_) == 0) {
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  }
+  return done;
+}
+
+absl::Status SqliteStore::Execute(const char* sql) {
+  if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) == SQLITE_OK) {
+    return absl::OkStatus();
+  }
+  return Failed("write");
+}
+
+absl::Status SqliteStore::Failed(const std::string& what) const {
+  const int code = sqlite3_extended_errcode(db_);
+  const int cause = sqlite3_system_errno(db_);
+  const std::string text = absl::StrFormat(
+      "cannot %s the journal in %s: %s (SQLite's error %d)", what, folder_,
+      sqlite3_errmsg(db_), code);
+  const int kind = code & 0xff;
+  const bool is_full = kind == SQLITE_FULL ||
+                       (kind == SQLITE_IOERR &&
+                        (cause == ENOSPC || cause == EDQUOT));
+  if (is_full) return absl::ResourceExhaustedError(text);
+  // A schema that is not this program's is damage too: nobody else writes it.
+  if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_ERROR) {
+    return absl::DataLossError(text);
+  }
+  return absl::InternalError(
+      kind == SQLITE_IOERR && cause != 0
+          ? absl::StrCat(text, ": ", std::generic_category().message(cause))
+          : text);
+}
+
+}  // namespace lockstep::journal

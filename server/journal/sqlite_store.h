@@ -1,0 +1,116 @@
+// The journal's frames in a folder, in an SQLite database.
+//
+//   DIR/lock           locked by the process that uses the folder; has its pid
+//   DIR/journal.db     table format    one frame: the version of this format
+//                      table snapshot  frames of the snapshot: a header, parts
+//                      table record    frames of the records after it
+//   DIR/journal.db-wal SQLite's write-ahead log
+//   DIR/mark           a frame without payload: the newest record that was
+//                      reported durable
+//
+// SQLite notices neither a flipped bit in a page nor, in the log, what it drops
+// behind one. So every row is a frame (frame.h), a check of the log
+// (wal_check.h) tells a cut log from a damaged one, and the mark tells how many
+// records there must be. The mark is written after each commit without waiting
+// for the disk: it may be old after a power failure, but never too new.
+//
+// Threads: one at a time.
+// Errors:  DataLoss: damage, with the record. FailedPrecondition: another process
+//          uses the folder, a newer version wrote it, others may write to it.
+//          ResourceExhausted: the disk is full; the same call may succeed later.
+//          NotFound: no journal. Internal: other errors of SQLite and of files.
+
+#ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
+#define LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/file_system.h"
+#include "server/journal/frame.h"
+
+struct sqlite3;
+
+namespace lockstep::journal {
+
+inline constexpr uint32_t kFormatVersion = 1;
+
+enum class StoreAccess : uint8_t {
+  kWrite = 1,  // creates the folder and the journal if they do not exist
+  kInspect,    // changes no file but the lock
+};
+
+// What was read, up to the first damaged record.
+struct StoredJournal {
+  std::vector<std::string> snapshot;  // parts; empty: none
+  Chain snapshot_end;                 // after the records that it replaces
+  std::vector<std::string> records;   // payloads
+  Chain chain;                        // after the last of them
+  uint64_t promised = 0;              // the newest record of the mark; 0: none
+  std::vector<std::string> notes;     // what was dropped and why that is sound
+  absl::Status damage;                // OK, or DataLoss
+};
+
+class SqliteStore {
+ public:
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(
+      const std::string& folder, StoreAccess access);
+  ~SqliteStore();
+  SqliteStore(const SqliteStore&) = delete;
+  SqliteStore& operator=(const SqliteStore&) = delete;
+
+  // First, once. An error if nothing can be read; else see `damage`, with which
+  // nothing may be appended.
+  absl::StatusOr<StoredJournal> Read();
+
+  // Durable when it returns OK; without any effect otherwise. `end` is the chain
+  // after the frames, the first of which has number `first`.
+  absl::Status Append(uint64_t first, const std::vector<std::string>& frames,
+                      const Chain& end);
+
+  // Replaces the snapshot and the records up to `of`. Durable when it returns
+  // OK; without any effect otherwise.
+  absl::Status ReplaceBySnapshot(const Chain& of,
+                                 const std::vector<std::string>& parts);
+
+  // Copies the log into the database if the log has become long. An error is
+  // only a reason to try again later.
+  void CheckpointIfLong();
+
+ private:
+  SqliteStore(std::string folder, StoreAccess access,
+              std::unique_ptr<FileLock> lock);
+
+  std::string PathOf(const char* name) const;
+  absl::Status Create();
+  absl::Status OpenDatabase(const std::string& path);
+  absl::Status CheckFormat();
+  absl::Status ReadSnapshot(StoredJournal* stored);
+  absl::Status ReadRecords(StoredJournal* stored);
+  void CompareWithMark(StoredJournal* stored);
+  absl::Status OpenMark();
+  void WriteMark(const Chain& end);
+  absl::Status Execute(const char* sql);
+  absl::Status Transact(const std::function<absl::Status()>& change);
+  absl::Status Failed(const std::string& what) const;
+
+  const std::string folder_;
+  const StoreAccess access_;
+  PosixFileSystem files_;
+  std::unique_ptr<FileLock> lock_;
+  sqlite3* db_ = nullptr;
+  int mark_ = -1;           // its descriptor
+  bool log_exists_ = false;  // before SQLite opened it, as the next two
+  bool log_is_cut_ = false;
+  uint64_t log_valid_bytes_ = 0;
+  int log_pages_ = 0;  // after the last commit
+};
+
+}  // namespace lockstep::journal
+
+#endif  // LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_

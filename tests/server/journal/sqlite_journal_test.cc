@@ -1,0 +1,162 @@
+#include "server/journal/sqlite_journal.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/server/journal/journal_contract.h"
+#include "tests/server/journal/journal_folder.h"
+
+namespace lockstep::journal {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SqliteShelf : public JournalShelf {
+ public:
+  std::unique_ptr<Journal> Open() override {
+    auto journal = SqliteJournal::Open(folder_.path());
+    EXPECT_TRUE(journal.ok()) << journal.status();
+    return *std::move(journal);
+  }
+  void FlipBit(int number) override {
+    folder_.Run(absl::StrCat(
+        "UPDATE record SET frame = substr(frame, 1, length(frame) - 1) || "
+        "x'00' WHERE id = ",
+        number));
+  }
+  void Remove(int number) override {
+    folder_.Run(absl::StrCat("DELETE FROM record WHERE id = ", number));
+  }
+  // Appends the last record anew, so that it is in the log, and cuts the log.
+  void TearLast() override {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(folder_.File("journal.db").c_str(), &db), SQLITE_OK);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+    const char* const move =
+        "CREATE TEMP TABLE torn AS SELECT * FROM record ORDER BY id DESC "
+        "LIMIT 1;"
+        "DELETE FROM record WHERE id = (SELECT id FROM torn);"
+        "INSERT INTO record SELECT * FROM torn;";
+    ASSERT_EQ(sqlite3_exec(db, move, nullptr, nullptr, nullptr), SQLITE_OK);
+    sqlite3_close(db);
+    const std::string log = folder_.Read("journal.db-wal");
+    ASSERT_FALSE(log.empty());
+    ASSERT_EQ(truncate(folder_.File("journal.db-wal").c_str(),
+                       static_cast<off_t>(log.size()) - 10),
+              0);
+  }
+
+ private:
+  JournalFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, JournalContract, testing::Values([] {
+                           return std::make_unique<SqliteShelf>();
+                         }));
+
+int ModeOf(const std::string& path) {
+  struct stat found = {};
+  EXPECT_EQ(stat(path.c_str(), &found), 0) << path;
+  return found.st_mode & 0777;
+}
+
+TEST(SqliteJournalTest, NobodyElseMayReadIt) {
+  const JournalFolder folder;
+  auto journal = SqliteJournal::Open(folder.path());
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE((*journal)->Load().ok());
+  Appender appender(journal->get());
+  appender.Append("one");
+  appender.AwaitAll();
+  EXPECT_EQ(ModeOf(folder.path()), 0700);
+  for (const char* name : {"journal.db", "journal.db-wal", "mark"}) {
+    EXPECT_EQ(ModeOf(folder.File(name)), 0600) << name;
+  }
+}
+
+TEST(SqliteJournalTest, AFolderThatOthersMayWriteToIsRefused) {
+  const JournalFolder folder;
+  ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder.path().c_str(), 0770), 0);
+  const auto journal = SqliteJournal::Open(folder.path());
+  EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(journal.status().message()), HasSubstr("mode 770"));
+}
+
+TEST(SqliteJournalTest, ASecondOneIsRefusedAndNamesTheProcessOfTheFirst) {
+  const JournalFolder folder;
+  const auto first = SqliteJournal::Open(folder.path());
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = SqliteJournal::Open(folder.path());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(absl::StrCat("process ", getpid())));
+}
+
+TEST(SqliteJournalTest, ANewerFormatIsRefused) {
+  const JournalFolder folder;
+  folder.AppendAll({"one"});
+  const std::string frame = Encode({.payload = "lockstep journal 2"});
+  std::string hex;
+  for (const unsigned char byte : frame) {
+    absl::StrAppend(&hex, absl::Hex(byte, absl::kZeroPad2));
+  }
+  folder.Run(absl::StrCat("UPDATE format SET frame = x'", hex, "'"));
+  const absl::Status status = folder.Load().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("format 2"));
+}
+
+TEST(SqliteJournalTest, WithoutItsDatabaseItDoesNotBeginAnew) {
+  const JournalFolder folder;
+  folder.AppendAll({"one"});
+  unlink(folder.File("journal.db").c_str());
+  EXPECT_EQ(folder.Load().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(SqliteJournalTest, AnOlderCopyOfItsDatabaseIsRefused) {
+  const JournalFolder folder;
+  folder.AppendAll({"one"});
+  const std::string old = folder.Read("journal.db");
+  folder.AppendAll({"two"});
+  folder.Write("journal.db", old);
+  const absl::Status status = folder.Load().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("record 2"));
+}
+
+// The records of a year would fill any disk.
+TEST(SqliteJournalTest, ItsFilesStaySmallWhenItIsCompacted) {
+  const JournalFolder folder;
+  auto journal = SqliteJournal::Open(folder.path());
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE((*journal)->Load().ok());
+  Appender appender(journal->get());
+  for (int round = 0; round < 40; ++round) {
+    for (int i = 0; i < 100; ++i) appender.Append(std::string(10'000, 'x'));
+    (*journal)->Compact([] { return std::vector<std::string>(1, "sum"); });
+    appender.AwaitAll();
+  }
+  journal->reset();
+  EXPECT_LT(std::filesystem::file_size(folder.File("journal.db")), 4'000'000u);
+}
+
+TEST(SqliteJournalTest, ItsDestructorCommitsWhatWasAppended) {
+  const JournalFolder folder;
+  auto journal = SqliteJournal::Open(folder.path());
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_TRUE((*journal)->Load().ok());
+  std::vector<absl::Status> told;
+  for (int i = 0; i < 50; ++i) {
+    (*journal)->Append("record", [&](absl::Status status) {
+      told.push_back(std::move(status));
+    });
+  }
+  journal->reset();
+  EXPECT_THAT(told, testing::SizeIs(50));
+  EXPECT_EQ(folder.Load()->records.size(), 50u);
+}
+
+}  // namespace
+}  // namespace lockstep::journal
