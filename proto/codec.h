@@ -15,6 +15,7 @@
 #define LOCKSTEP_PROTO_CODEC_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -30,6 +31,7 @@
 #include "protocol/job_view.h"
 #include "protocol/protocol.h"
 #include "protocol/record.h"
+#include "protocol/snapshot.h"
 
 namespace lockstep::proto {
 
@@ -51,6 +53,7 @@ v1::JobSummary ToProto(const JobSummary& summary);
 v1::JobCommand ToProto(JobCommand command);
 v1::Plan ToProto(const plan::Plan& plan);
 v1::Record ToProto(const record::Record& record);
+v1::DurableJob ToProto(const record::DurableJob& job);
 
 absl::StatusOr<Header> FromProto(const v1::Header& header);
 // From a Hello of another protocol version only version and worker are decoded:
@@ -65,6 +68,7 @@ absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary);
 absl::StatusOr<JobCommand> FromProto(v1::JobCommand command);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);
+absl::StatusOr<record::DurableJob> FromProto(const v1::DurableJob& job);
 
 // Strings of requests without a protocol struct. A name that is not printable
 // is refused; a text is escaped. The error names `field`.
@@ -77,6 +81,12 @@ absl::StatusOr<std::string> TextFromProto(const char* field,
 
 std::string RecordBytes(const record::Record& record);
 absl::StatusOr<record::Record> ParseRecord(absl::string_view bytes);
+
+// A header, then one part for each job. FailedPrecondition: of a newer version.
+inline constexpr uint32_t kSnapshotVersion = 1;
+std::vector<std::string> SnapshotParts(const record::Snapshot& snapshot);
+absl::StatusOr<record::Snapshot> ParseSnapshot(
+    const std::vector<std::string>& parts);
 
 }  // namespace lockstep::proto
 

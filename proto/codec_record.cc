@@ -7,6 +7,7 @@
 #include "proto/codec.h"
 #include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
+#include "proto/codec_record.h"
 
 namespace lockstep::proto {
 

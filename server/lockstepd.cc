@@ -25,6 +25,7 @@
 #include "proto/grpc_process.h"
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
+#include "server/journal/sqlite_journal.h"
 #include "server/observe/log.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/server.h"
@@ -45,6 +46,8 @@ constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
 // Open files needed: gRPC's own, the reserve, and a few connections.
 constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
+constexpr char kJournalInMemory[] = "memory";
+
 struct DaemonFlags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
@@ -52,7 +55,7 @@ struct DaemonFlags {
   bool insecure = false;
   std::string token_file;
   std::string worker_token_file;
-  std::string journal = "memory";
+  std::string journal = kJournalInMemory;
   std::string adoption_window;
   std::string log_level = "info";
 };
@@ -77,8 +80,9 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
   line->Add("--worker_token_file", &flags->worker_token_file,
             "file whose first line is a token that lets workers join, "
             "but neither see nor stop jobs");
-  line->Add("--journal", &flags->journal, "where promises are kept")
-      .OneOf({"memory"})
+  line->Add("--journal", &flags->journal,
+            "folder that keeps the jobs across a restart; created if it does "
+            "not exist, for one daemon at a time; memory: nothing is kept")
       .ShowDefault();
   line->Add("--adoption_window", &flags->adoption_window,
             "for how long after a start without a journal no job forms "
@@ -164,6 +168,34 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
   return absl::OkStatus();
 }
 
+// The journal of --journal, before Load. `store` is for one in memory.
+absl::StatusOr<std::unique_ptr<journal::Journal>> OpenJournal(
+    const DaemonFlags& flags, journal::MemoryStore* store, observe::Log* log) {
+  if (flags.journal.empty()) {
+    return absl::InvalidArgumentError(
+        "--journal is empty: it is a folder, or memory");
+  }
+  if (flags.journal != kJournalInMemory) {
+    auto journal = journal::SqliteJournal::Open(flags.journal);
+    if (!journal.ok()) return journal.status();
+    return *std::move(journal);
+  }
+  log->Info(
+      "the journal is in memory: a restart knows the jobs only from the workers "
+      "that run then; --journal DIR keeps them");
+  return std::make_unique<journal::MemoryJournal>(store);
+}
+
+void LogReplay(const runtime::Replayed& replayed,
+               const core::Coordinator& coordinator, const DaemonFlags& flags,
+               observe::Log* log) {
+  for (const std::string& note : replayed.notes) log->Warning(note);
+  if (flags.journal == kJournalInMemory) return;
+  log->Info(absl::StrCat("journal ", flags.journal, ": ",
+                         coordinator.durable().records, " records, ",
+                         coordinator.durable().jobs.size(), " jobs"));
+}
+
 // Serves until a signal arrives or the journal fails.
 absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                    absl::Duration adoption_window, const sigset_t& signals,
@@ -172,18 +204,22 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                                  .adoption_window = adoption_window,
                                  .secret_seed = DrawSecret()});
   journal::MemoryStore store;
-  auto journal = std::make_unique<journal::MemoryJournal>(&store);
-  const auto replayed =
-      runtime::Replay(journal.get(), &proto::ParseRecord, &coordinator);
+  auto journal = OpenJournal(flags, &store, log);
+  if (!journal.ok()) return journal.status();
+  const runtime::JournalCodec codec = {&proto::RecordBytes, &proto::ParseRecord,
+                                       &proto::SnapshotParts,
+                                       &proto::ParseSnapshot};
+  const auto replayed = runtime::Replay(journal->get(), codec, &coordinator);
   if (!replayed.ok()) return replayed.status();
+  LogReplay(*replayed, coordinator, flags, log);
 
   SystemClock clock;
   NullMetrics metrics;
   std::atomic<bool> journal_failed{false};
   runtime::CoordinatorLoop loop({
       .coordinator = &coordinator,
-      .journal = std::move(journal),
-      .encode = &proto::RecordBytes,
+      .journal = *std::move(journal),
+      .codec = codec,
       .clock = &clock,
       .events = log,
       .metrics = &metrics,
@@ -192,6 +228,18 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
             log->Error(absl::StrCat("the journal failed: ", status.message()));
             journal_failed = true;
             kill(getpid(), SIGTERM);
+          },
+      .on_journal_trouble =
+          [log](const absl::Status& trouble) {
+            if (trouble.ok()) {
+              log->Warning("the journal has room again: waiting records are "
+                           "durable");
+            } else {
+              log->Error(absl::StrCat(
+                  "the journal's disk is full, records wait until there is "
+                  "room: ",
+                  trouble.message()));
+            }
           },
   });
   auto server = rpc::Server::Start(options, &loop);

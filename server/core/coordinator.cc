@@ -44,6 +44,13 @@ Coordinator::Coordinator(const CoordinatorOptions& options)
     : options_(options), secrets_(options.secret_seed) {}
 Coordinator::~Coordinator() = default;
 
+void Coordinator::Restore(DurableState state) {
+  durable_ = std::move(state);
+  for (const auto& [name, job] : durable_.jobs) {
+    jobs_.try_emplace(name, job, options_.stopped_after);
+  }
+}
+
 absl::Status Coordinator::Replay(const record::Record& record) {
   if (absl::Status applied = Apply(record, &durable_); !applied.ok()) {
     return applied;

@@ -77,6 +77,9 @@ class Coordinator {
   // coordinator notices when it was itself stopped.
   absl::Time NextWake() const { return next_wake_; }
 
+  // Takes the state of an earlier run's snapshot, before the first Replay.
+  void Restore(DurableState state);
+
   // Applies one record of an earlier run, in order, before the first Step.
   // InvalidArgument for a record that cannot follow.
   absl::Status Replay(const record::Record& record);

@@ -14,7 +14,8 @@ absl::Status CannotFollow(const std::string& why) {
   return absl::InvalidArgumentError(why);
 }
 
-void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
+void AdoptInto(const record::JobAdopted& adopted, EpochId epoch_floor,
+               DurableJob* job) {
   *job = {.spec = adopted.spec,
           .token_hash = adopted.token_hash,
           .epoch = adopted.epoch,
@@ -25,7 +26,8 @@ void Adopt(const record::JobAdopted& adopted, DurableJob* job) {
           .plan_digest = adopted.digest,
           .observed_order = adopted.observed_order,
           .wanted = adopted.wanted,
-          .adopted = true};
+          .adopted = true,
+          .epoch_floor = epoch_floor};
   std::vector<protocol::Member> members;
   for (const auto& [member, incarnation, secret_hash] : adopted.members) {
     job->name_holders[member.worker] = {member.generation, incarnation,
@@ -183,7 +185,7 @@ struct Change {
     if (body.token_hash != job.token_hash) {
       return CannotFollow("a job with another token is adopted");
     }
-    Adopt(body, &job);
+    AdoptInto(body, job.epoch_floor, &job);
     return absl::OkStatus();
   }
 
@@ -223,13 +225,14 @@ absl::Status ApplyBody(const record::Record& record, DurableState* state) {
   const auto found = state->jobs.find(record.job);
   if (found == state->jobs.end()) {
     if (const auto* adopted = std::get_if<record::JobAdopted>(&record.body)) {
-      Adopt(*adopted, &state->jobs[record.job]);
+      AdoptInto(*adopted, state->epoch_floor, &state->jobs[record.job]);
       return absl::OkStatus();
     }
     const auto* created = std::get_if<record::JobCreated>(&record.body);
     if (created == nullptr) return CannotFollow("the job was never created");
     state->jobs[record.job] = {.spec = created->spec,
-                               .token_hash = created->token_hash};
+                               .token_hash = created->token_hash,
+                               .epoch_floor = state->epoch_floor};
     return absl::OkStatus();
   }
   DurableJob& job = found->second;
@@ -268,6 +271,28 @@ absl::Status Apply(const record::Record& record, DurableState* state) {
   }
   state->records = record.number;
   return absl::OkStatus();
+}
+
+// --- Snapshots ----------------------------------------------------------------
+
+record::Snapshot SnapshotOf(const DurableState& state) {
+  record::Snapshot snapshot{.records = state.records,
+                            .epoch_floor = state.epoch_floor};
+  for (const auto& [name, job] : state.jobs) snapshot.jobs.push_back(job);
+  return snapshot;
+}
+
+absl::StatusOr<DurableState> StateOf(const record::Snapshot& snapshot) {
+  DurableState state{.records = snapshot.records,
+                     .epoch_floor = snapshot.epoch_floor};
+  for (const DurableJob& job : snapshot.jobs) {
+    if (!state.jobs.emplace(job.name(), job).second) {
+      return CannotFollow(absl::StrFormat("the snapshot has job %s twice",
+                                          job.name().value));
+    }
+    if (job.ended) state.over[job.ended_by] = job.name();
+  }
+  return state;
 }
 
 }  // namespace lockstep::core

@@ -72,7 +72,7 @@ void Job::Form(EventContext& context) {
     arrived.push_back(roster_.Find(worker)->member());
   }
   auto members = AssignRanks(std::move(arrived), durable_.members);
-  const EpochId id{durable_.epoch.value + 1};
+  const EpochId id{std::max(durable_.epoch, durable_.epoch_floor).value + 1};
   if (Wants(durable_.wanted, Command::kDrain)) {
     Want(Nothing(durable_.wanted), context);  // the drain is complete
   }

@@ -16,6 +16,10 @@ absl::Status GoingDown() {
   return absl::UnavailableError("the coordinator is going down");
 }
 
+constexpr char kJournalWaits[] =
+    "the journal's disk is full: steps go on, but nothing new is promised, and "
+    "no worker joins or leaves, until there is room: ";
+
 // The job that an event may have changed; nullptr if unknown.
 const JobName* JobOf(const core::Event& event) {
   if (const auto* received = std::get_if<core::MessageReceived>(&event)) {
@@ -36,8 +40,10 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
       sent_(wiring_.metrics->GetCounter({"lockstep_sent_total"})),
       step_seconds_(
           wiring_.metrics->GetHistogram({"lockstep_coordinator_step_seconds"})),
+      journal_waits_(
+          wiring_.metrics->GetGauge({"lockstep_journal_waits_for_room"})),
       watches_([this](const JobName& job, absl::Time now) {
-        return wiring_.coordinator->Describe(job, now);
+        return ViewOf(job, now);
       }),
       loop_("ls-coordinator", wiring_.clock),
       wake_(&loop_, [this] { Apply(core::TimerExpired{}); }),
@@ -47,6 +53,9 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
               ArmTimers();
             }),
       abandon_(&loop_, [this] { AbandonOverdue(); }) {
+  wiring_.journal->OnTrouble([this](absl::Status trouble) {
+    loop_.Post([this, trouble = std::move(trouble)] { NoteTrouble(trouble); });
+  });
   loop_.Post(
       [this] { Apply(core::TimerExpired{}); });  // exports the replayed state
 }
@@ -82,8 +91,10 @@ void CoordinatorLoop::ArmTimers() {
 
 void CoordinatorLoop::Persist(std::vector<record::Record> records) {
   for (const record::Record& record : records) {
+    std::string bytes = wiring_.codec.record_bytes(record);
+    compaction_.Appended(bytes.size());
     wiring_.journal->Append(
-        wiring_.encode(record),
+        std::move(bytes),
         [this, number = record.number](absl::Status status) {
           if (loop_.OnThread()) return JournalSaid(number, status);
           loop_.Post([this, number, status] {
@@ -92,6 +103,24 @@ void CoordinatorLoop::Persist(std::vector<record::Record> records) {
           });
         });
   }
+  if (!records.empty()) CompactIfDue();
+}
+
+// The copy is made here, between two events; its bytes on the journal's thread.
+void CoordinatorLoop::CompactIfDue() {
+  if (journal_failed_ || !compaction_.TakeDue()) return;
+  wiring_.journal->Compact(
+      [this, snapshot = core::SnapshotOf(wiring_.coordinator->durable())] {
+        std::vector<std::string> parts = wiring_.codec.snapshot_parts(snapshot);
+        size_t bytes = 0;
+        for (const std::string& part : parts) bytes += part.size();
+        if (loop_.OnThread()) {
+          compaction_.Made(bytes);
+        } else {
+          loop_.Post([this, bytes] { compaction_.Made(bytes); });
+        }
+        return parts;
+      });
 }
 
 void CoordinatorLoop::JournalSaid(uint64_t record_number,
@@ -100,6 +129,24 @@ void CoordinatorLoop::JournalSaid(uint64_t record_number,
   if (status.ok()) return gate_.MarkDurable(record_number);
   journal_failed_ = true;
   wiring_.on_journal_failure(status);
+}
+
+void CoordinatorLoop::NoteTrouble(const absl::Status& trouble) {
+  journal_trouble_ = std::string(trouble.message());
+  journal_waits_->Set(trouble.ok() ? 0 : 1);
+  if (wiring_.on_journal_trouble) wiring_.on_journal_trouble(trouble);
+  watches_.TouchAll();
+  watches_.Update(loop_.clock().Now());
+  ArmTimers();
+}
+
+absl::StatusOr<JobView> CoordinatorLoop::ViewOf(const JobName& job,
+                                                absl::Time now) const {
+  absl::StatusOr<JobView> view = wiring_.coordinator->Describe(job, now);
+  if (view.ok() && !journal_trouble_.empty()) {
+    view->warnings.push_back(absl::StrCat(kJournalWaits, journal_trouble_));
+  }
+  return view;
 }
 
 // --- Effects ----------------------------------------------------------------
@@ -269,7 +316,7 @@ void CoordinatorLoop::DescribeJob(JobName job, std::string token,
               reply = std::move(reply)]() mutable {
     const absl::Status may = wiring_.coordinator->Authorize(job, token);
     if (!may.ok()) return reply(may);
-    reply(wiring_.coordinator->Describe(job, loop_.clock().Now()));
+    reply(ViewOf(job, loop_.clock().Now()));
   });
 }
 

@@ -5,13 +5,17 @@
 //                                        │                ──▶ streams,
 //                                        │                    answers, log
 //                                        └▶ records ──▶ journal ──▶ (durable)
+//                                                       ▲
+//                                copy of the state ─────┘ Compact, at times
 //
 // Threads: all public methods may be called from any thread and do not block;
 //          Stop from any but the loop thread. Arguments (streams, callbacks,
 //          watchers) are called and released on the loop thread. The calls of
 //          one stream must be sequential.
 // Errors:  a journal failure is final: no effect that promises something is
-//          sent any more, and `on_journal_failure` is called once.
+//          sent any more, and `on_journal_failure` is called once. A full disk
+//          is none: effects wait until there is room, decisions of passes go on
+//          (durability_gate.h), and the views of all jobs have a warning.
 
 #ifndef LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
 #define LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
@@ -38,8 +42,10 @@
 #include "server/core/event.h"
 #include "server/journal/journal.h"
 #include "server/observe/event_log.h"
+#include "server/runtime/compaction.h"
 #include "server/runtime/compile_threads.h"
 #include "server/runtime/durability_gate.h"
+#include "server/runtime/replay.h"
 #include "server/runtime/watches.h"
 
 namespace lockstep::runtime {
@@ -68,11 +74,13 @@ class CoordinatorLoop {
   struct Wiring {
     core::Coordinator* coordinator;
     std::unique_ptr<journal::Journal> journal;
-    std::function<std::string(const record::Record&)> encode;  // proto's
+    JournalCodec codec;
     Clock* clock;
     observe::EventLog* events;
     MetricSink* metrics;
     std::function<void(absl::Status)> on_journal_failure;
+    // The journal's Trouble (journal.h), for the log. May be empty.
+    std::function<void(absl::Status)> on_journal_trouble = nullptr;
   };
   explicit CoordinatorLoop(Wiring wiring);
   ~CoordinatorLoop();
@@ -121,6 +129,9 @@ class CoordinatorLoop {
   void Apply(const core::Event& event);
   void Persist(std::vector<record::Record> records);
   void JournalSaid(uint64_t record_number, const absl::Status& status);
+  void NoteTrouble(const absl::Status& trouble);
+  void CompactIfDue();
+  absl::StatusOr<JobView> ViewOf(const JobName& job, absl::Time now) const;
   void DeliverReleased();
   void Deliver(const core::Send& effect);
   void Deliver(const core::CloseSession& effect);
@@ -143,6 +154,7 @@ class CoordinatorLoop {
   Counter* const received_;
   Counter* const sent_;
   Histogram* const step_seconds_;
+  Gauge* const journal_waits_;
 
   // Used on the loop thread only.
   DurabilityGate gate_;
@@ -154,6 +166,8 @@ class CoordinatorLoop {
   uint64_t next_request_ = 1;
   bool draining_ = false;
   bool journal_failed_ = false;
+  std::string journal_trouble_;  // why records wait; empty: they do not
+  CompactionRule compaction_;
 
   Loop loop_;
   Loop::Timer wake_;

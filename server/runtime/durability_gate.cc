@@ -13,11 +13,23 @@ std::vector<record::Record> DurabilityGate::Admit(core::Effects effects) {
     if (auto* persist = std::get_if<core::Persist>(&effect)) {
       admitted_ = persist->record.number;
       records.push_back(std::move(persist->record));
+    } else if (MayPass(effect)) {
+      passing_.push_back(std::move(effect));
     } else {
+      if (const auto* send = std::get_if<core::Send>(&effect)) {
+        ++held_sends_[send->session];
+      }
       held_.push_back({.after = admitted_, .effect = std::move(effect)});
     }
   }
   return records;
+}
+
+bool DurabilityGate::MayPass(const core::Effect& effect) const {
+  const auto* send = std::get_if<core::Send>(&effect);
+  return send != nullptr &&
+         std::holds_alternative<protocol::Decide>(send->message.body) &&
+         held_sends_.count(send->session) == 0;
 }
 
 void DurabilityGate::MarkDurable(uint64_t record_number) {
@@ -25,8 +37,12 @@ void DurabilityGate::MarkDurable(uint64_t record_number) {
 }
 
 core::Effects DurabilityGate::Release() {
-  core::Effects released;
+  core::Effects released = std::exchange(passing_, {});
   while (!held_.empty() && held_.front().after <= durable_) {
+    if (const auto* send = std::get_if<core::Send>(&held_.front().effect)) {
+      const auto count = held_sends_.find(send->session);
+      if (--count->second == 0) held_sends_.erase(count);
+    }
     released.push_back(std::move(held_.front().effect));
     held_.pop_front();
   }

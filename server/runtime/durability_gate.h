@@ -6,7 +6,10 @@
 //   when 8 is durable                                         ^^^^^^^^^^
 //
 // Records are passed to the journal at once, so that it can batch writes; every
-// other effect waits, in order, for all records before it.
+// other effect waits, in order, for all records before it. Except decisions of
+// passes: they rest on the epoch's records, which were durable before it started,
+// so negotiated steps go on while the disk is slow or full. A decision waits only
+// behind other messages to the same stream.
 //
 // Threads: none; the coordinator's loop owns the only instance.
 
@@ -15,6 +18,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "protocol/record.h"
@@ -37,11 +41,15 @@ class DurabilityGate {
   size_t held() const { return held_.size(); }
 
  private:
+  bool MayPass(const core::Effect& effect) const;
+
   struct HeldEffect {
     uint64_t after;  // the record that must be durable first
     core::Effect effect;
   };
   std::deque<HeldEffect> held_;
+  std::map<core::SessionId, int> held_sends_;  // how many of held_, by stream
+  core::Effects passing_;
   uint64_t admitted_ = 0;  // the newest record seen
   uint64_t durable_ = 0;
 };

@@ -165,6 +165,7 @@ TEST_F(EveryFieldTest, RefusesACountThatAnIntCannotHold) {
       "lockstep.v1.PlanAdoptedRecord.observed_order",
       "lockstep.v1.JobAdoptedRecord.observed_order",
       "lockstep.v1.ResumeState.observed_order",
+      "lockstep.v1.DurableJob.observed_order",
       "lockstep.v1.ValueDigests.parameters",
       // Another version: the coordinator refuses it, with a better message.
       "lockstep.v1.Hello.version"};

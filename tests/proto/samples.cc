@@ -63,6 +63,7 @@ std::vector<Sample> WordSamples(fill::Source& source) {
   AddEnvelopes<record::Record>("record", source, &samples);
   AddWord<protocol::Evidence>("evidence", source, &samples);
   AddWord<JobSpec>("job_spec", source, &samples);
+  AddWord<record::DurableJob>("durable_job", source, &samples);
   AddWord<JobView>("job_view", source, &samples);
   AddWord<JobSummary>("job_summary", source, &samples);
   AddWord<plan::Plan>("plan", source, &samples);

@@ -32,14 +32,16 @@ class InProcessDaemon {
                            const rpc::Address& listen = {"127.0.0.1", 0}) {
     auto journal = std::make_unique<journal::MemoryJournal>(
         store == nullptr ? &store_ : store);
-    Check(
-        runtime::Replay(journal.get(), &proto::ParseRecord, &coordinator_).ok(),
-        "the journal replays");
+    const runtime::JournalCodec codec = {
+        &proto::RecordBytes, &proto::ParseRecord, &proto::SnapshotParts,
+        &proto::ParseSnapshot};
+    Check(runtime::Replay(journal.get(), codec, &coordinator_).ok(),
+          "the journal replays");
     loop_ = std::make_unique<runtime::CoordinatorLoop>(
         runtime::CoordinatorLoop::Wiring{
             .coordinator = &coordinator_,
             .journal = std::move(journal),
-            .encode = &proto::RecordBytes,
+            .codec = codec,
             .clock = &clock_,
             .events = &silence_,
             .metrics = &metrics_,

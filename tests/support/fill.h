@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
@@ -26,6 +27,7 @@
 #include "protocol/job_view.h"
 #include "protocol/protocol.h"
 #include "protocol/record.h"
+#include "protocol/snapshot.h"
 
 namespace lockstep::fill {
 
@@ -201,6 +203,10 @@ template <typename T>
 void Fill(Source& s, std::vector<T>& v);
 template <typename T>
 void Fill(Source& s, std::optional<T>& v);
+template <typename K, typename V>
+void Fill(Source& s, std::map<K, V>& v);
+template <typename T>
+void Fill(Source& s, SharedList<T>& v);
 
 template <typename... Fields>
 void All(Source& s, Fields&... fields) {
@@ -757,6 +763,24 @@ inline void Fill(Source& s, protocol::ToWorker& v) {
   auto& [job, epoch, term, body] = v;
   All(s, job, epoch, term, body);
 }
+inline void Fill(Source& s, record::NameHolder& v) {
+  auto& [generation, incarnation, secret_hash] = v;
+  All(s, generation, incarnation, secret_hash);
+}
+inline void Fill(Source& s, record::Departure& v) {
+  auto& [steps, verdict, command] = v;
+  All(s, steps, verdict, command);
+}
+inline void Fill(Source& s, record::DurableJob& v) {
+  auto& [spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
+         members, members_digests, revision, plan_digest, observed_order,
+         holders, left, recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
+         archived_as, adopted, epoch_floor] = v;
+  All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
+      members, members_digests, revision, plan_digest, observed_order, holders,
+      left, recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
+      archived_as, adopted, epoch_floor);
+}
 inline void Fill(Source& s, record::Record& v) {
   auto& [number, job, body] = v;
   All(s, number, job, body);
@@ -766,6 +790,21 @@ template <typename T>
 void Fill(Source& s, std::vector<T>& v) {
   v.resize(s.Count());
   for (T& entry : v) Fill(s, entry);
+}
+template <typename T>
+void Fill(Source& s, SharedList<T>& v) {
+  std::vector<T> items;
+  Fill(s, items);
+  v = std::move(items);
+}
+template <typename K, typename V>
+void Fill(Source& s, std::map<K, V>& v) {
+  v.clear();
+  for (int i = s.Count(); i > 0; --i) {
+    K key;
+    Fill(s, key);
+    Fill(s, v[key]);
+  }
 }
 template <typename T>
 void Fill(Source& s, std::optional<T>& v) {

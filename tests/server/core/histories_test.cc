@@ -1,5 +1,6 @@
 // Seeded histories of misbehaving workers, broken streams, stops and restarts
-// of the coordinator, checked by promises.h.
+// of the coordinator, with snapshots of its state at random moments, checked by
+// promises.h.
 
 #include <map>
 #include <random>
@@ -26,6 +27,7 @@ class History {
   void Run(int events) {
     for (int i = 0; i < events && !testing::Test::HasFailure(); ++i) {
       if (Pick(100) < 25) PassTime();
+      if (Pick(150) == 0) cluster_.TakeSnapshot();
       if (cluster_.JobIsOver() && Pick(20) == 0) StartJob();
       if (Pick(200) < fault_rate_) {
         Misbehave(SomeActor());

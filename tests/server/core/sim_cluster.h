@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -163,12 +164,24 @@ class SimCluster {
     ++term_;
     core_ = std::make_unique<Coordinator>(CoordinatorOptions{
         .term = {term_}, .secret_seed = absl::StrCat("seed ", term_)});
+    if (snapshot_) core_->Restore(*StateOf(*snapshot_));
     for (const record::Record& record : records_) {
+      if (snapshot_ && record.number <= snapshot_->records) continue;
       ASSERT_TRUE(core_->Replay(record).ok());
     }
+    EXPECT_TRUE(core_->durable() == follower_->durable())
+        << "the replay differs from the live state";
     compilations_.clear();  // the compile threads ended with the coordinator
     promises_.Restarted(now_);
     for (Actor& actor : actors_) actor.LoseStream();
+  }
+  // From now on a restart begins with a snapshot of the present state, and so
+  // does the follower.
+  void TakeSnapshot() {
+    snapshot_ = SnapshotOf(core_->durable());
+    follower_ = std::make_unique<Coordinator>(CoordinatorOptions{});
+    follower_->Restore(*StateOf(*snapshot_));
+    EXPECT_TRUE(follower_->durable() == core_->durable());
   }
   RequestId NewRequest() { return {++request_}; }
   SessionId NewSession() { return {++sessions_}; }
@@ -236,9 +249,9 @@ class SimCluster {
       if (persist == nullptr) continue;
       wrote = true;
       records_.push_back(persist->record);
-      EXPECT_EQ(follower_.Replay(persist->record), absl::OkStatus());
+      EXPECT_EQ(follower_->Replay(persist->record), absl::OkStatus());
     }
-    EXPECT_TRUE(!wrote || follower_.durable() == core_->durable());
+    EXPECT_TRUE(!wrote || follower_->durable() == core_->durable());
   }
 
   void Deliver(const Effects& effects) {
@@ -276,9 +289,11 @@ class SimCluster {
   uint64_t term_ = 1;
   std::unique_ptr<Coordinator> core_ =
       std::make_unique<Coordinator>(CoordinatorOptions{});
-  Coordinator follower_{CoordinatorOptions{}};
+  std::unique_ptr<Coordinator> follower_ =
+      std::make_unique<Coordinator>(CoordinatorOptions{});
   Promises promises_;
   std::vector<record::Record> records_;
+  std::optional<record::Snapshot> snapshot_;
   bool hold_compilations_ = false;
   std::vector<Compile> compilations_;
   JobSpec spec_;

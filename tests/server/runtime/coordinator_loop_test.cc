@@ -57,10 +57,16 @@ class CoordinatorLoopTest : public testing::Test {
   CoordinatorLoopTest()
       : loop_({.coordinator = &coordinator_,
                .journal = std::make_unique<FakeJournal>(&disk_),
-               .encode =
-                   [](const record::Record& record) {
-                     return absl::StrCat(record.number);
-                   },
+               .codec = {.record_bytes =
+                             [this](const record::Record& record) {
+                               return absl::StrCat(
+                                   record.number, std::string(padding_, ' '));
+                             },
+                         .snapshot_parts =
+                             [](const record::Snapshot& snapshot) {
+                               return std::vector<std::string>{
+                                   absl::StrCat(snapshot.records)};
+                             }},
                .clock = &clock_,
                .events = &log_,
                .metrics = &metrics_,
@@ -99,6 +105,7 @@ class CoordinatorLoopTest : public testing::Test {
     return answered.get_future().get();
   }
 
+  size_t padding_ = 0;  // of each record's bytes
   core::Coordinator coordinator_{{}};
   ManualClock clock_;
   SlowDisk disk_;
@@ -383,6 +390,33 @@ TEST_F(CoordinatorLoopTest, ManyThreadsMayTalkAtOnce) {
   for (std::thread& thread : threads) thread.join();
   AwaitIdle();
   EXPECT_EQ(metrics_.Value({"lockstep_received_total"}), kThreads * 201);
+}
+
+TEST_F(CoordinatorLoopTest, RecordsAreReplacedByASnapshotOnceTheyHaveGrown) {
+  padding_ = CompactionRule::kBytesMin;
+  ASSERT_TRUE(Create(SpecOf("one", 1)).ok());
+  EXPECT_EQ(disk_.AwaitSnapshot(1), std::vector<std::string>{"1"});
+  AwaitIdle();
+  padding_ = 1;
+  ASSERT_TRUE(Create(SpecOf("two", 1)).ok());
+  AwaitIdle();
+  EXPECT_EQ(disk_.snapshots(), 1u) << "two records are small";
+  padding_ = CompactionRule::kBytesMin;
+  ASSERT_TRUE(Create(SpecOf("three", 1)).ok());
+  EXPECT_EQ(disk_.AwaitSnapshot(2), std::vector<std::string>{"3"});
+}
+
+TEST_F(CoordinatorLoopTest, AFullDiskIsAWarningOfEveryJobUntilThereIsRoom) {
+  ASSERT_TRUE(Create(SpecOf("one", 1)).ok());
+  disk_.Tell(absl::ResourceExhaustedError("no room in /journal"));
+  AwaitIdle();
+  EXPECT_THAT(Describe({"one"})->warnings,
+              Contains(HasSubstr("no room in /journal")));
+  EXPECT_EQ(metrics_.Value({"lockstep_journal_waits_for_room"}), 1);
+  disk_.Tell(absl::OkStatus());
+  AwaitIdle();
+  EXPECT_THAT(Describe({"one"})->warnings, IsEmpty());
+  EXPECT_EQ(metrics_.Value({"lockstep_journal_waits_for_room"}), 0);
 }
 
 }  // namespace

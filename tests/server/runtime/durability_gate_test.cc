@@ -71,6 +71,28 @@ TEST(DurabilityGateTest, ALaterRecordCoversTheEarlierOnes) {
   EXPECT_THAT(Texts(gate.Release()), ElementsAre("a", "b"));
 }
 
+core::Effect Decide(uint64_t session) {
+  return core::Send{{session}, {.body = protocol::Decide{}}};
+}
+core::Effect Warn(uint64_t session) {
+  return core::Send{{session}, {.body = protocol::Warning{}}};
+}
+
+TEST(DurabilityGateTest, DecisionsOfPassesWaitForNoRecord) {
+  DurabilityGate gate;
+  gate.Admit({Record(1), Warn(1), Decide(2)});
+  EXPECT_EQ(gate.Release().size(), 1u) << "to a stream without other messages";
+  gate.Admit({Decide(1)});
+  EXPECT_EQ(gate.Release().size(), 0u) << "a stream's messages keep their order";
+  gate.MarkDurable(1);
+  const core::Effects rest = gate.Release();
+  ASSERT_EQ(rest.size(), 2u);
+  EXPECT_TRUE(std::holds_alternative<protocol::Decide>(
+      std::get<core::Send>(rest[1]).message.body));
+  gate.Admit({Record(2), Decide(1)});
+  EXPECT_EQ(gate.Release().size(), 1u);
+}
+
 // For any history: the order is kept, and no effect is released before its
 // record.
 TEST(DurabilityGateTest, NeverPromisesTooEarly) {

@@ -110,6 +110,24 @@ class SlowDisk {
     }
     for (auto& durable : waiting) durable(status);
   }
+  void Compact(std::vector<std::string> parts) {
+    MutexLock lock(&mutex_);
+    snapshots_.push_back(std::move(parts));
+    changed_.NotifyAll();
+  }
+  std::vector<std::string> AwaitSnapshot(size_t number) {
+    MutexLock lock(&mutex_);
+    while (snapshots_.size() < number) changed_.Wait(&mutex_);
+    return snapshots_[number - 1];
+  }
+  size_t snapshots() const {
+    MutexLock lock(&mutex_);
+    return snapshots_.size();
+  }
+  void OnTrouble(journal::Journal::Trouble trouble) {
+    trouble_ = std::move(trouble);
+  }
+  void Tell(const absl::Status& trouble) { trouble_(trouble); }
   void WaitForRecords(size_t count) {
     MutexLock lock(&mutex_);
     while (records_.size() < count) changed_.Wait(&mutex_);
@@ -125,17 +143,21 @@ class SlowDisk {
   bool quick_ ABSL_GUARDED_BY(mutex_) = true;
   std::vector<std::string> records_ ABSL_GUARDED_BY(mutex_);
   std::deque<journal::Journal::Durable> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<std::string>> snapshots_ ABSL_GUARDED_BY(mutex_);
+  journal::Journal::Trouble trouble_;  // set before the loop runs
 };
 
 class FakeJournal final : public journal::Journal {
  public:
   explicit FakeJournal(SlowDisk* disk) : disk_(disk) {}
   ~FakeJournal() override { disk_->Finish(absl::CancelledError("closed")); }
-  absl::StatusOr<std::vector<std::string>> Load() override {
-    return std::vector<std::string>{};
-  }
+  absl::StatusOr<journal::Kept> Load() override { return journal::Kept{}; }
   void Append(std::string record, Durable durable) override {
     disk_->Append(std::move(record), std::move(durable));
+  }
+  void Compact(MakeSnapshot make) override { disk_->Compact(make()); }
+  void OnTrouble(Trouble trouble) override {
+    disk_->OnTrouble(std::move(trouble));
   }
 
  private:

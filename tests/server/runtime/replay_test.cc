@@ -25,14 +25,24 @@ class ReplayTest : public testing::Test {
   }
   absl::StatusOr<int> Replayed() {
     journal::MemoryJournal journal(&store_);
-    return Replay(
-        &journal,
-        [this](absl::string_view bytes) -> absl::StatusOr<record::Record> {
+    const JournalCodec codec = {
+        .parse_record =
+            [this](absl::string_view bytes) -> absl::StatusOr<record::Record> {
           const auto found = records_.find(std::string(bytes));
           if (found != records_.end()) return found->second;
           return absl::InvalidArgumentError("no record");
         },
-        &coordinator_);
+        .parse_snapshot = [this](const std::vector<std::string>&) {
+          return snapshot_;
+        }};
+    const auto replayed = Replay(&journal, codec, &coordinator_);
+    if (!replayed.ok()) return replayed.status();
+    return replayed->records;
+  }
+  void Compact() {
+    journal::MemoryJournal journal(&store_);
+    ASSERT_TRUE(journal.Load().ok());
+    journal.Compact([] { return std::vector<std::string>{"the snapshot"}; });
   }
 
   const record::Record created_{
@@ -41,6 +51,7 @@ class ReplayTest : public testing::Test {
       .body = record::JobCreated{.spec = SpecOf("digits", 2)}};
   journal::MemoryStore store_;
   std::map<std::string, record::Record> records_;
+  absl::StatusOr<record::Snapshot> snapshot_;
   core::Coordinator coordinator_{{}};
 };
 
@@ -68,6 +79,29 @@ TEST_F(ReplayTest, ARecordThatCannotFollowIsNamed) {
         .job = {"digits"},
         .body = record::EpochBegan{.epoch = {1}}});  // of no job
   EXPECT_EQ(Replayed().status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ReplayTest, ASnapshotStandsForTheRecordsBeforeIt) {
+  Keep(created_);
+  Compact();
+  Keep({.number = 2,
+        .job = {"digits"},
+        .body = record::GenerationAssigned{{"w"}, {1}}});
+  core::Coordinator before{{}};
+  ASSERT_TRUE(before.Replay(created_).ok());
+  snapshot_ = core::SnapshotOf(before.durable());
+  EXPECT_EQ(Replayed().value(), 1);
+  EXPECT_EQ(coordinator_.Jobs().size(), 1u);
+  EXPECT_EQ(coordinator_.durable().records, 2u);
+}
+
+TEST_F(ReplayTest, ASnapshotOfOtherRecordsIsRefused) {
+  Keep(created_);
+  Compact();
+  snapshot_ = record::Snapshot{.records = 7};
+  EXPECT_EQ(Replayed().status().code(), absl::StatusCode::kDataLoss);
+  snapshot_ = absl::FailedPreconditionError("version 9");
+  EXPECT_EQ(Replayed().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(ReplayTest, ADamagedJournalIsNotReplayed) {
