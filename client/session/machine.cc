@@ -51,7 +51,10 @@ void Machine::SendDue() {
   if (leave_by_ <= now_) {
     return Leave(absl::UnavailableError(absl::StrFormat(
         "left job %s, but the coordinator did not answer within %s",
-        options_.job.value, absl::FormatDuration(options_.leave_timeout))));
+        options_.job.value,
+        absl::FormatDuration(view_.connected || leave_by_ < leave_deadline_
+                                 ? options_.leave_timeout
+                                 : options_.leave_outage_timeout))));
   }
   if (give_up_at_ <= now_) return Fail(NoCoordinator());
   if (reconnector_.TimedOut(now_)) {
@@ -123,6 +126,7 @@ void Machine::LoseStream(absl::Status why) {
     view.connected = false;
     view.order_wanted = {};  // a new stream asks again
   }
+  if (unacked_.leave()) leave_by_ = leave_deadline_;
   if (NeedsCoordinator()) {
     give_up_at_ = std::min(give_up_at_, now_ + options_.connect_timeout);
   }

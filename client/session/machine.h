@@ -65,8 +65,11 @@ struct MachineOptions {
   absl::Duration backoff_max = absl::Milliseconds(300);
   // The least time between two messages of Progress, Busy or Heartbeat.
   absl::Duration progress_interval = absl::Milliseconds(100);
-  // The time that leaving waits for the coordinator's answer.
+  // The time that leaving waits for the answer of a coordinator that is there.
   absl::Duration leave_timeout = absl::Seconds(2);
+  // The time that a clean Leave waits in all: a coordinator that is down, and
+  // restarts, must know that the worker is done.
+  absl::Duration leave_outage_timeout = absl::Minutes(2);
   uint64_t jitter_seed = 0;
 };
 
@@ -172,6 +175,7 @@ class Machine {
   absl::Status last_close_;                         // of a stream
   absl::Time give_up_at_ = absl::InfiniteFuture();  // finding a coordinator
   absl::Time leave_by_ = absl::InfiniteFuture();
+  absl::Time leave_deadline_ = absl::InfiniteFuture();  // whatever happens
 
   absl::Time now_;   // of the Step in progress
   Effects effects_;  // of the Step in progress

@@ -28,6 +28,9 @@ void Machine::Receive(EpochId, const protocol::Welcome& welcome) {
         "the coordinator does not know epoch %d of job %s any more",
         view_.epoch.value, options_.job.value)));
   }
+  if (unacked_.leave()) {
+    leave_by_ = std::min(leave_deadline_, now_ + options_.leave_timeout);
+  }
   SendCheckpointReport();  // before Leave: it may be about the last step
   for (auto& statement : unacked_.ToResend(welcome.forgot)) {
     Send(std::move(statement));
@@ -274,7 +277,9 @@ void Machine::On(const LeaveNow& event) {
   // Sends the final progress if it has more to report than the step.
   if (auto last = heartbeats_.TakeLast()) State(*std::move(last));
   unacked_.Leave(event.leave);
-  leave_by_ = now_ + options_.leave_timeout;
+  leave_deadline_ = now_ + (event.leave.clean ? options_.leave_outage_timeout
+                                              : options_.leave_timeout);
+  leave_by_ = view_.connected ? now_ + options_.leave_timeout : leave_deadline_;
   State(event.leave);
 }
 

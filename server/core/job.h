@@ -202,6 +202,7 @@ class Job {
              EventContext& context);
 
   // --- After a restart (job_revive.cc) ---
+  void ReviveLeavers(absl::Time now);
   bool EndWasLost() const;
   void EndAfterRestart(EventContext& context);
 

@@ -21,7 +21,7 @@ void Job::Revive(absl::Time now) {
   }
   if (durable_.ended) {
     state_ = StateAfter(durable_.ended->outcome);
-    return;
+    return ReviveLeavers(now);
   }
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
@@ -48,6 +48,16 @@ void Job::Revive(absl::Time now) {
     leases_.Set(worker.name, now + spec().timeouts.lease);
   }
   pulse_ = epoch_->all_left() ? now : now + stopped_after_;
+}
+
+// A member of a job that is over may have left without having received Left.
+void Job::ReviveLeavers(absl::Time now) {
+  for (const protocol::Member& member : durable_.members) {
+    if (durable_.left.count(member.worker) == 0) continue;
+    roster_.Move(&roster_.Begin(member.worker, member.generation,
+                                member.process, now),
+                 WorkerState::kLeft);
+  }
 }
 
 void Job::BeginAdopted(EventContext& context) {

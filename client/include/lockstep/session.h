@@ -217,8 +217,8 @@ class LOCKSTEP_EXPORT Session {
   // Leaves the job after the last step. If the epoch has ended before, and
   // Recover was not called, returns the cause, as status() does. Waits for a
   // save of the AsyncCheckpointer that is in progress, and then at most 2 s for
-  // the coordinator: Unavailable if it did not answer (the worker has left
-  // nevertheless).
+  // the coordinator, or 2 min if it cannot be reached, since it may restart:
+  // Unavailable if it did not answer (the worker has left nevertheless).
   absl::Status Leave();
 
   // Internal: what GradientSync and Pipeline use.

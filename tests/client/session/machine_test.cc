@@ -471,15 +471,42 @@ TEST_F(MachineTest, LeavesWhenTheCoordinatorKnows) {
   EXPECT_EQ(machine_->NextWake(), absl::InfiniteFuture());
 }
 
-TEST_F(MachineTest, LeavesAllTheSameWhenTheCoordinatorIsAway) {
+TEST_F(MachineTest, LeavesAllTheSameWhenTheCoordinatorDoesNotAnswer) {
   Running();
-  Step(1, StreamClosed{1, absl::UnavailableError("gone")});
   Step(1, LeaveNow{{true, 20, ""}});
   Step(2.9, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
   Step(3, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kLeft);
   EXPECT_EQ(view().leave_status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(MachineTest, WaitsForACoordinatorThatIsAwayBeforeItLeaves) {
+  Running();
+  Step(1, StreamClosed{1, absl::UnavailableError("gone")});
+  Step(1, LeaveNow{{true, 20, ""}});
+  Step(120.9, DeadlineExpired{});
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  Step(121, DeadlineExpired{});
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_EQ(view().leave_status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(MachineTest, LeavesOnceTheCoordinatorIsBack) {
+  Running();
+  Step(1, LeaveNow{{true, 20, ""}});
+  EXPECT_EQ(Resume(60, 1), "send 2: leave clean after 20");
+  Receive(60.1, 2, protocol::Left{});
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_TRUE(view().leave_status.ok());
+}
+
+TEST_F(MachineTest, AfterAFailureItDoesNotWaitForACoordinatorThatIsAway) {
+  Running();
+  Step(1, StreamClosed{1, absl::UnavailableError("gone")});
+  Step(1, LeaveNow{{false, 20, "a failure"}});
+  Step(3, DeadlineExpired{});
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
 }
 
 TEST_F(MachineTest, SaysGoodbyeAgainOnTheNextStream) {

@@ -78,6 +78,19 @@ TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
               Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
+// Its Left was lost with the coordinator: Leave must not fail.
+TEST(RestartTest, WhoLeftBeforeTheJobsEndIsToldSoAfterIt) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  fixture.Says(1, protocol::Leave{.steps = 20});
+  fixture.Says(2, protocol::Leave{.steps = 20});
+  ASSERT_EQ(fixture.View().state, JobState::kCompleted);
+  fixture.Restart();
+  protocol::Hello hello = Running(fixture, 2);
+  hello.resume->leaving = true;
+  EXPECT_THAT(fixture.Hello(12, hello), Includes(Sends(12, Left())));
+}
+
 TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
