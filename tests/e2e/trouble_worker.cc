@@ -15,6 +15,8 @@
 //   files=N        may have N open files, from the beginning
 //   wrong_calls    makes every wrong call first, and prints the results
 //
+// In negotiated mode it announces its parameter in each step.
+//
 // Prints "at N" before each step, "last N" if the verdict of step N is the last
 // of all ranks, then "done" or "error CODE: message".
 
@@ -119,6 +121,9 @@ absl::Status Train(Session& session, const Orders& orders) {
                             absl::InternalError("the loss is not a number"));
     }
     if (orders.At("skip", step)) continue;
+    if (session.spec().sync == lockstep::SyncMode::kNegotiated) {
+      if (absl::Status s = (*sync)->BeginPass({*id}); !s.ok()) return s;
+    }
     if (step == 0 && orders.Has("wrong_calls")) {
       MakeWrongCalls(**sync, *id);
     } else if (absl::Status s = (*sync)->Submit(*id); !s.ok()) {

@@ -1,0 +1,280 @@
+"""A daemon with a journal is killed while jobs train, and started again.
+
+    durable_coordinator_test.py BIN_FOLDER
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BIN = Path(sys.argv.pop(1)).resolve()
+PATIENCE = 60
+SPEC = """name: trouble
+mesh: data=2
+{mode}
+timeouts: {{join: 60s, lease: 20s, resume: 20s}}
+"""
+
+
+class DurableTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.journal = self.folder / "journal"
+        self.spec = self.folder / "spec.yaml"
+        self.daemon = None
+        self.address = None
+        self.workers = []
+        self.addCleanup(self.end_all)
+
+    def end_all(self):
+        for process in [self.daemon, *self.workers]:
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.communicate()
+
+    # --- Processes ---
+
+    def start_daemon(self, prefix=()):
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        self.daemon = subprocess.Popen(
+            [*prefix, BIN / "lockstepd", "--listen", self.address or "127.0.0.1:0",
+             "--port_file", port_file, "--journal", self.journal],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.await_that(lambda: port_file.exists() or self.daemon.poll() is not None, "the port")
+        if self.daemon.poll() is not None:
+            self.fail(self.daemon.communicate()[1])
+        self.address = port_file.read_text().strip()
+
+    def kill_daemon(self):
+        self.daemon.kill()
+        self.daemon.communicate()
+
+    def start_workers(self, steps, mode=""):
+        self.spec.write_text(SPEC.format(mode=mode))
+        for name in ("worker-0", "worker-1"):
+            environment = {"LOCKSTEP_ADDRESS": self.address, "LOCKSTEP_JOB": "trouble",
+                           "LOCKSTEP_WORKER_NAME": name, "LOCKSTEP_WORLD_SIZE": "2",
+                           "LOCKSTEP_SPEC": str(self.spec), "PATH": os.environ["PATH"]}
+            self.workers.append(subprocess.Popen(
+                [BIN / "trouble_worker", str(steps), "quiet=0"], env=environment, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+
+    def expect_that_workers_succeed(self):
+        for worker in self.workers:
+            said = worker.communicate(timeout=PATIENCE)[0]
+            self.assertEqual(worker.returncode, 0, said)
+            self.assertEqual(said.split()[-1], "done", said)
+
+    # --- Queries ---
+
+    def ctl(self, *words):
+        return subprocess.run([BIN / "lockstepctl", "--address", self.address, *words],
+                              capture_output=True, text=True, check=False)
+
+    def job(self):
+        said = self.ctl("describe", "trouble", "--json")
+        return json.loads(said.stdout) if said.returncode == 0 else {}
+
+    def step(self):
+        return max((worker["step"] for worker in self.job().get("workers", [])), default=0)
+
+    def await_that(self, holds, what):
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            self.assertLess(time.monotonic(), deadline, f"{what}: {self.address and self.ctl('describe', 'trouble').stdout}")
+            time.sleep(0.02)
+
+    def await_steps(self, more=1):
+        begun = self.step()
+        self.await_that(lambda: self.step() >= begun + more, "steps")
+
+    def expect_the_same_epoch(self):
+        """Both workers resume in epoch 1 as they were, and steps go on."""
+        self.await_that(lambda: [w["state"] for w in self.job().get("workers", [])] == ["ready"] * 2,
+                        "the workers resume")
+        job = self.job()
+        self.assertEqual(job["epoch"], 1)
+        self.assertEqual([w["generation"] for w in job["workers"]], [1, 1])
+        self.assertEqual([w["rank"] for w in job["workers"]], [0, 1])
+
+
+class RestartTest(DurableTest):
+    def train_through_a_restart(self, mode):
+        self.start_daemon()
+        self.start_workers(100_000_000, mode)
+        self.await_steps()
+        for _ in range(3):
+            self.kill_daemon()
+            self.start_daemon()
+            self.expect_the_same_epoch()
+            self.await_steps()
+        self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
+        self.expect_that_workers_succeed()
+        self.assertEqual(self.job()["state"], "stopped")
+
+    def test_steps_go_on(self):
+        self.train_through_a_restart("")
+
+    def test_negotiated_steps_go_on(self):
+        self.train_through_a_restart("sync: negotiated")
+
+    def test_a_paused_job_stays_paused_and_resumes(self):
+        self.start_daemon()
+        self.start_workers(100_000_000)
+        self.await_steps()
+        self.assertEqual(self.ctl("pause", "trouble").returncode, 0)
+        paused = lambda: [w.get("paused") for w in self.job().get("workers", [])] == [True, True]
+        self.await_that(paused, "paused")
+        self.kill_daemon()
+        self.start_daemon()
+        self.expect_the_same_epoch()
+        self.await_that(paused, "still paused")
+        self.assertEqual(self.ctl("resume", "trouble").returncode, 0)
+        self.await_steps()
+        self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
+        self.expect_that_workers_succeed()
+
+    def test_leave_waits_for_the_daemon(self):
+        self.start_daemon()
+        self.start_workers(100_000_000)
+        self.await_steps()
+        self.assertEqual(self.ctl("drain", "trouble").returncode, 0)
+        # The last step may be over before the daemon is: then the answer is lost.
+        self.kill_daemon()
+        time.sleep(3)  # longer than a worker waits for a daemon that is there
+        self.start_daemon()
+        self.expect_that_workers_succeed()
+
+    def test_steps_of_an_outage_are_no_failure(self):
+        self.start_daemon()
+        self.start_workers(400_000)
+        self.await_steps()
+        self.kill_daemon()
+        # The workers finish, and wait in Leave.
+        self.await_that(lambda: all(asleep(worker.pid) for worker in self.workers), "in Leave")
+        self.start_daemon()
+        self.expect_that_workers_succeed()
+        job = self.job()
+        self.assertEqual((job["state"], job["epoch"]), ("completed", 1))
+        (summary,) = json.loads(self.ctl("jobs", "--json").stdout)["jobs"]
+        self.assertEqual(summary["step"], 400_000)
+
+    def test_many_kills(self):
+        seed = 5
+        picks = random.Random(seed)
+        self.start_daemon()
+        self.start_workers(300_000)
+        for _ in range(10):
+            time.sleep(picks.random() * 0.25)
+            self.kill_daemon()
+            self.start_daemon()
+        self.expect_that_workers_succeed()
+        self.assertEqual(self.job()["state"], "completed", f"seed {seed}")
+        self.assertEqual(self.job()["epoch"], 1, f"seed {seed}")
+
+
+def asleep(pid):
+    """The process uses no processor for a while."""
+    def ticks():
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+    before = ticks()
+    time.sleep(1)
+    return ticks() - before < 20
+
+
+class JournalTest(DurableTest):
+    def expect_refusal(self, *words):
+        daemon = subprocess.run(
+            [BIN / "lockstepd", "--listen", "127.0.0.1:0", "--journal", self.journal],
+            capture_output=True, text=True, check=False, timeout=PATIENCE)
+        self.assertEqual(daemon.returncode, 1, daemon.stderr)
+        for word in words:
+            self.assertIn(word, daemon.stderr)
+
+    def create_jobs(self, count):
+        for number in range(count):
+            self.spec.write_text(SPEC.format(mode="").replace("trouble", f"job-{number}"))
+            self.assertEqual(self.ctl("create", "-f", self.spec).returncode, 0)
+
+    def names(self):
+        return [job["name"] for job in json.loads(self.ctl("jobs", "--json").stdout)["jobs"]]
+
+    def test_a_second_daemon_names_the_first(self):
+        self.start_daemon()
+        self.expect_refusal(f"process {self.daemon.pid}")
+
+    def test_a_torn_end_is_dropped(self):
+        self.start_daemon()
+        self.create_jobs(3)
+        self.kill_daemon()
+        log = self.journal / "journal.db-wal"
+        os.truncate(log, log.stat().st_size - 100)
+        self.start_daemon()
+        self.assertEqual(self.names(), ["job-0", "job-1"])
+        self.daemon.send_signal(signal.SIGTERM)
+        self.assertIn("the end of the journal is torn: 1 of 3 records, from record 3 on",
+                      self.daemon.communicate()[1])
+
+    def test_a_flipped_bit_is_named(self):
+        self.start_daemon()
+        self.create_jobs(3)
+        self.kill_daemon()
+        log = self.journal / "journal.db-wal"
+        content = bytearray(log.read_bytes())
+        content[content.index(b"job-1") + 2] ^= 4
+        log.write_bytes(content)
+        self.expect_refusal("record 2 of the journal is damaged")
+        self.expect_refusal("record 2 of the journal is damaged")
+
+    def test_a_full_disk_is_an_alarm_and_steps_go_on(self):
+        mount = ["unshare", "-Urm", "sh", "-c",
+                 'mount -t tmpfs -o size=400k none "$0" && exec "$@"', str(self.folder / "disk")]
+        (self.folder / "disk").mkdir()
+        if not shutil.which("unshare") or subprocess.run([*mount, "true"], check=False,
+                                                         capture_output=True).returncode != 0:
+            self.skipTest("no namespaces here")
+        self.journal = self.folder / "disk" / "journal"
+        self.start_daemon(mount)
+        self.start_workers(100_000_000)
+        self.await_steps()
+        seen = Path(f"/proc/{self.daemon.pid}/root{self.folder}/disk/fill")
+        fill(seen)
+        waits = subprocess.Popen([BIN / "lockstepctl", "--address", self.address, "pause", "trouble"],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(waits.wait)
+        warned = lambda: any("disk is full" in w for w in self.job().get("warnings", []))
+        self.await_that(warned, "the alarm")
+        self.await_steps()
+        self.assertIsNone(waits.poll(), "a promise without a record")
+        seen.unlink()
+        self.assertEqual(waits.wait(PATIENCE), 0)
+        self.await_that(lambda: not warned(), "the end of the alarm")
+        self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
+        self.expect_that_workers_succeed()
+        self.daemon.send_signal(signal.SIGTERM)
+        said = self.daemon.communicate()[1]
+        self.assertIn("the journal's disk is full", said)
+        self.assertIn("has room again", said)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 512)
+        except OSError:
+            pass
+
+
+if __name__ == "__main__":
+    unittest.main()
