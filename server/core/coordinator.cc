@@ -83,11 +83,16 @@ Effects Coordinator::Step(absl::Time now, const Event& event) {
 
 void Coordinator::Begin(absl::Time now) {
   if (std::exchange(begun_, true)) return;
-  if (durable_.records == 0) {
+  const bool jobs_may_be_unknown =
+      durable_.records == 0 || durable_.epoch_floor.value != 0;
+  if (jobs_may_be_unknown) {
     first_epochs_from_ = now + options_.adoption_window;
   }
   for (auto& [name, job] : jobs_) {
     job.Revive(now);
+    if (jobs_may_be_unknown && !job.over() && !job.has_begun()) {
+      DelayFirstEpochOf(&job);
+    }
     Track(name);
   }
   next_wake_ = wakes_.Next();
@@ -474,12 +479,16 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
     return free;
   context.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
-  Reach(name)->DelayFirstEpoch(
-      first_epochs_from_,
-      "for running jobs to offer themselves after the coordinator's start");
+  DelayFirstEpochOf(Reach(name));
   context.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
                                          ToString(spec.mesh)));
   return absl::OkStatus();
+}
+
+void Coordinator::DelayFirstEpochOf(Job* job) const {
+  job->DelayFirstEpoch(
+      first_epochs_from_,
+      "for running jobs to offer themselves after the coordinator's start");
 }
 
 // Creating an equal job again is allowed, since launchers do so.

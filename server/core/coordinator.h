@@ -55,7 +55,8 @@ struct CoordinatorOptions {
   LeaderTerm term{1};
   // A Wake later than this means that the coordinator itself was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
-  // A coordinator that starts without records forms no first epoch of a job for
+  // A coordinator that starts without records, or with a repaired journal, forms
+  // no first epoch of a job for
   // this long after its first Step: jobs unknown to it may be running, and
   // their workers need time to offer them (adoption.h).
   absl::Duration adoption_window = absl::ZeroDuration();
@@ -148,6 +149,7 @@ class Coordinator {
                               EventContext& context);
   absl::Status Create(const JobSpec& spec, const std::string& token,
                       EventContext& context);
+  void DelayFirstEpochOf(Job* job) const;
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
   // Both need a job that is over.

@@ -77,11 +77,16 @@ void Job::TurnAway(const absl::Status& why, EventContext& context) {
 }
 
 // The epochs of this job are 1, 2, ..., or begin with the adopted one; earlier
-// ones are unknown.
+// ones are unknown. In a job that began after a repair of the journal they are
+// above the floor, and epochs up to it are of a job that the repair has lost.
 bool Job::IsForeign(const protocol::Hello& hello) const {
   const protocol::ResumeState& held = *hello.resume;
   if (held.members_digest.empty()) return false;  // not reported
   if (held.epoch > durable_.epoch) return true;
+  if (held.epoch <= durable_.epoch_floor && !durable_.members_digests.empty() &&
+      durable_.members_digests.begin()->first > durable_.epoch_floor) {
+    return true;
+  }
   const auto ours = durable_.members_digests.find(held.epoch);
   return ours != durable_.members_digests.end() &&
          ours->second != held.members_digest;

@@ -120,42 +120,52 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
       return Damaged(absl::StrCat("journal ", folder, " has no ", kDatabase,
                                   ", though it has a mark"));
     }
-    if (absl::Status created = store->Create(); !created.ok()) return created;
+    if (absl::Status created = store->Create({}, {}); !created.ok()) return created;
   }
   return store;
 }
 
 // Under another name first, so that the database is complete or absent.
-absl::Status SqliteStore::Create() {
+absl::Status SqliteStore::Create(const Chain& of,
+                                 const std::vector<std::string>& parts) {
   const std::string fresh = PathOf(kNewDatabase);
-  unlink(fresh.c_str());
-  unlink(absl::StrCat(fresh, "-wal").c_str());
-  unlink(absl::StrCat(fresh, "-journal").c_str());
-  absl::Status made = OpenDatabase(fresh);
-  if (made.ok()) {
-    made = Execute(
-        "BEGIN IMMEDIATE;"
-        "CREATE TABLE format(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
-        "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
-        "CREATE TABLE record(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);");
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    unlink(absl::StrCat(fresh, suffix).c_str());
   }
-  if (made.ok()) {
-    const std::string frame =
-        Encode({.payload = absl::StrCat(kFormatPrefix, kFormatVersion)});
-    SqliteStatement insert(db_, "INSERT INTO format VALUES (0, ?)");
-    insert.Bind(1, frame);
-    insert.Step();
-    made = insert.ok() ? absl::OkStatus() : Failed("create");
-  }
-  if (made.ok()) made = Execute("COMMIT; PRAGMA journal_mode=WAL");
-  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
-  if (sqlite3_close(std::exchange(db_, nullptr)) != SQLITE_OK && made.ok()) {
+  absl::Status made = WriteNew(of, parts);
+  if (db_ != nullptr && sqlite3_close(db_) != SQLITE_OK && made.ok()) {
     made = absl::InternalError(absl::StrCat("cannot close ", fresh));
   }
+  db_ = nullptr;
   if (made.ok()) made = files_.Rename(fresh, PathOf(kDatabase));
   if (made.ok()) made = files_.SyncDirectory(folder_);
   return WithContext(absl::StrCat("cannot create a journal in ", folder_),
                      made);
+}
+
+absl::Status SqliteStore::WriteNew(const Chain& of,
+                                   const std::vector<std::string>& parts) {
+  absl::Status made = OpenDatabase(PathOf(kNewDatabase));
+  if (!made.ok()) return made;
+  made = Execute(
+      "BEGIN IMMEDIATE;"
+      "CREATE TABLE format(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
+      "CREATE TABLE snapshot(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);"
+      "CREATE TABLE record(id INTEGER PRIMARY KEY, frame BLOB NOT NULL);");
+  if (!made.ok()) return made;
+  const std::string frame =
+      Encode({.payload = absl::StrCat(kFormatPrefix, kFormatVersion)});
+  {
+    SqliteStatement insert(db_, "INSERT INTO format VALUES (0, ?)");
+    insert.Bind(1, frame);
+    insert.Step();
+    if (!insert.ok()) return Failed("create");
+  }
+  if (!parts.empty()) made = InsertSnapshot(of, parts);
+  if (!made.ok()) return made;
+  made = Execute("COMMIT; PRAGMA journal_mode=WAL");
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+  return made;
 }
 
 absl::Status SqliteStore::OpenDatabase(const std::string& path) {
@@ -374,25 +384,60 @@ absl::Status SqliteStore::ReplaceBySnapshot(
     if (absl::Status gone = Execute("DELETE FROM snapshot"); !gone.ok()) {
       return gone;
     }
-    const std::string header =
-        Encode({.number = of.last_number(),
-                .predecessor = of.last_hash(),
-                .payload = absl::StrCat(parts.size())});
-    Chain chain(0, HashOf(header));
-    SqliteStatement insert(db_, "INSERT INTO snapshot VALUES (?, ?)");
-    for (size_t i = 0; i <= parts.size(); ++i) {
-      const std::string frame = i == 0 ? header : chain.Extend(parts[i - 1]);
-      insert.Reset();
-      insert.Bind(1, static_cast<uint64_t>(i));
-      insert.Bind(2, frame);
-      insert.Step();
-      if (!insert.ok()) return Failed("compact");
-    }
+    absl::Status inserted = InsertSnapshot(of, parts);
+    if (!inserted.ok()) return inserted;
     SqliteStatement remove(db_, "DELETE FROM record WHERE id <= ?");
     remove.Bind(1, of.last_number());
     remove.Step();
     return remove.ok() ? absl::OkStatus() : Failed("compact");
   });
+}
+
+absl::Status SqliteStore::InsertSnapshot(
+    const Chain& of, const std::vector<std::string>& parts) {
+  const std::string header =
+      Encode({.number = of.last_number(),
+              .predecessor = of.last_hash(),
+              .payload = absl::StrCat(parts.size())});
+  Chain chain(0, HashOf(header));
+  SqliteStatement insert(db_, "INSERT INTO snapshot VALUES (?, ?)");
+  for (size_t i = 0; i <= parts.size(); ++i) {
+    const std::string frame = i == 0 ? header : chain.Extend(parts[i - 1]);
+    insert.Reset();
+    insert.Bind(1, static_cast<uint64_t>(i));
+    insert.Bind(2, frame);
+    insert.Step();
+    if (!insert.ok()) return Failed("compact");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SqliteStore::ReplaceDamaged(
+    uint64_t of, const std::vector<std::string>& parts) {
+  sqlite3_close(std::exchange(db_, nullptr));
+  std::string aside;
+  for (int number = 1; aside.empty() || Exists(aside); ++number) {
+    aside = absl::StrCat(folder_, "/damaged-", number);
+  }
+  if (mkdir(aside.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, aside);
+  // The log before the new database gets its name, so that SQLite never applies
+  // it there; the mark last, so that the old database is not taken for whole.
+  for (const char* name : {kLog, kDatabase}) {
+    if (!Exists(PathOf(name))) continue;
+    absl::Status moved =
+        files_.Rename(PathOf(name), absl::StrCat(aside, "/", name));
+    if (!moved.ok()) return moved;
+  }
+  if (absl::Status made = Create(Chain(of, 0), parts); !made.ok()) return made;
+  if (Exists(PathOf(kMark))) {
+    absl::Status moved =
+        files_.Rename(PathOf(kMark), absl::StrCat(aside, "/", kMark));
+    if (!moved.ok()) return moved;
+  }
+  absl::Status synced = files_.SyncDirectory(folder_);
+  if (synced.ok()) synced = files_.SyncDirectory(aside);
+  if (!synced.ok()) return synced;
+  return aside;
 }
 
 void SqliteStore::CheckpointIfLong() {

@@ -78,6 +78,12 @@ class SqliteStore {
   absl::Status ReplaceBySnapshot(const Chain& of,
                                  const std::vector<std::string>& parts);
 
+  // Of an inspected journal: replaces it by one that has only this snapshot, of
+  // the records up to `of`. Moves the old files into a new folder DIR/damaged-N
+  // and returns its path. If it is interrupted, it may be repeated.
+  absl::StatusOr<std::string> ReplaceDamaged(
+      uint64_t of, const std::vector<std::string>& parts);
+
   // Copies the log into the database if the log has become long. An error is
   // only a reason to try again later.
   void CheckpointIfLong();
@@ -87,7 +93,10 @@ class SqliteStore {
               std::unique_ptr<FileLock> lock);
 
   std::string PathOf(const char* name) const;
-  absl::Status Create();
+  absl::Status Create(const Chain& of, const std::vector<std::string>& parts);
+  absl::Status WriteNew(const Chain& of, const std::vector<std::string>& parts);
+  absl::Status InsertSnapshot(const Chain& of,
+                              const std::vector<std::string>& parts);
   absl::Status OpenDatabase(const std::string& path);
   absl::Status CheckFormat();
   absl::Status ReadSnapshot(StoredJournal* stored);

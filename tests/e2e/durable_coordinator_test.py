@@ -236,6 +236,50 @@ class JournalTest(DurableTest):
         self.expect_refusal("record 2 of the journal is damaged")
         self.expect_refusal("record 2 of the journal is damaged")
 
+    def journal_ctl(self, *words, code=0):
+        said = subprocess.run([BIN / "lockstepctl", "journal", *words, self.journal],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(said.returncode, code, said.stdout + said.stderr)
+        return said.stdout + said.stderr
+
+    def test_verify_and_dump(self):
+        self.start_daemon()
+        self.create_jobs(3)
+        self.assertIn(f"process {self.daemon.pid}", self.journal_ctl("verify", code=1))
+        self.assertIn("is in use", self.journal_ctl("repair", code=1))
+        self.kill_daemon()
+        self.assertIn("intact, 3 records, 3 jobs", self.journal_ctl("verify"))
+        self.assertIn("nothing was changed", self.journal_ctl("repair"))
+        self.assertIn('job: "job-2"', self.journal_ctl("dump"))
+        records = [json.loads(line)["record"] for line in self.journal_ctl("dump", "--json").splitlines()]
+        self.assertEqual([r["header"]["job"] for r in records], ["job-0", "job-1", "job-2"])
+        self.journal = self.folder / "elsewhere"
+        self.assertIn("elsewhere", self.journal_ctl("verify", code=1))
+
+    def test_a_running_job_outlives_a_damaged_journal(self):
+        self.start_daemon()
+        self.create_jobs(1)
+        self.start_workers(100_000_000)
+        self.await_steps()
+        self.kill_daemon()
+        log = self.journal / "journal.db-wal"
+        content = bytearray(log.read_bytes())
+        content[content.rindex(b"worker-1") + 2] ^= 4
+        log.write_bytes(content)
+        self.expect_refusal("of the journal is damaged")
+        said = self.journal_ctl("verify", code=1)
+        self.assertIn("damaged after record", said)
+        said = self.journal_ctl("repair")
+        self.assertIn("new ones begin at", said)
+        self.assertEqual((self.journal / "damaged-1" / "journal.db-wal").read_bytes(), bytes(content))
+        self.assertIn("intact", self.journal_ctl("verify"))
+        self.start_daemon()
+        self.expect_the_same_epoch()
+        self.await_steps()
+        self.assertEqual(sorted(self.names()), ["job-0", "trouble"])
+        self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
+        self.expect_that_workers_succeed()
+
     def test_a_full_disk_is_an_alarm_and_steps_go_on(self):
         mount = ["unshare", "-Urm", "sh", "-c",
                  'mount -t tmpfs -o size=400k none "$0" && exec "$@"', str(self.folder / "disk")]

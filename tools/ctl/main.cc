@@ -1,5 +1,5 @@
 // lockstepctl: operate a coordinator, launch workers on this machine, and work
-// with plans and checkpoints offline.
+// with plans, checkpoints and journals offline.
 //
 // Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` returns its
 // workers' code.
@@ -27,6 +27,7 @@
 #include "proto/grpc_process.h"
 #include "tools/ctl/checkpoint_arguments.h"
 #include "tools/ctl/commands.h"
+#include "tools/ctl/journal_arguments.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
 #include "tools/launch/operator_token.h"
@@ -271,10 +272,13 @@ int Main(int argc, char** argv) {
   plan.AddTo(line);
   lockstep::ctl::CheckpointArguments checkpoint;
   checkpoint.AddTo(line);
+  lockstep::ctl::JournalArguments journal;
+  journal.AddTo(line);
 
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (plan.given()) return plan.Run();
   if (checkpoint.given()) return checkpoint.Run();
+  if (journal.given()) return journal.Run();
   const bool runs = run.given();
   if (absl::Status files =
           lockstep::RequireOpenFiles(FilesFor(runs, arguments));

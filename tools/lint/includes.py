@@ -50,7 +50,7 @@ MAY_INCLUDE = {
     "client/gradient": _WORKER,
     "client/pipeline": _WORKER,
     "tools": [*_PLAN, _API, "plan/verify", "plan/timeline", "proto", "kernels",
-              "client/checkpoint",
+              "client/checkpoint", "server/offline",
               "client/collectives", "client/halo", *_ANY_TRANSPORT],
     # The demonstration launches its workers.
     "examples": [*_PLAN, _API, "plan/timeline", "kernels", *_ANY_TRANSPORT,
