@@ -26,13 +26,12 @@ PROGRAMS = {Path(path).name: Path(path) for path in sys.argv[1:]}
 
 
 class Daemon:
-    """lockstepd with the given flags, but on free ports; stopped at the end of its `with` block."""
+    """lockstepd with the given flags, as rehearsed; stopped at the end of its `with` block."""
 
     def __init__(self, words, folder):
         self._port_file = Path(folder) / "port"
-        free_ports = [re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+$", r"\1:0", word) for word in words]
         self.process = subprocess.Popen(
-            [PROGRAMS["lockstepd"], *free_ports, "--port_file", self._port_file],
+            [PROGRAMS["lockstepd"], *rehearsed(words, folder), "--port_file", self._port_file],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def address(self):
@@ -42,6 +41,12 @@ class Daemon:
                 raise AssertionError(self.process.communicate()[1])
             time.sleep(0.01)
         return f"127.0.0.1:{port_of(self._port_file.read_text())}"
+
+
+def rehearsed(words, folder):
+    """The flags with free ports, and the journal in `folder`."""
+    line = re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+", r"\1:0", " ".join(words))
+    return re.sub(r"(--journal[ =])\S+", rf"\1{folder}/journal", line).split()
 
 
 @contextlib.contextmanager
@@ -114,6 +119,17 @@ class ManifestTest(unittest.TestCase):
             self.assertTrue(context["runAsNonRoot"])
             self.assertEqual(context["runAsUser"], 65532)
 
+    def test_the_journal_is_on_the_volume(self):
+        template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]["spec"]
+        (volume,) = template["volumes"]
+        (mount,) = self.coordinator["volumeMounts"]
+        self.assertEqual(mount["name"], volume["name"])
+        claim = volume["persistentVolumeClaim"]["claimName"]
+        self.assertIn(("PersistentVolumeClaim", claim), self.documents)
+        # Below the mount, whose mode is the volume's: the daemon wants a folder of its own.
+        self.assertEqual(Path(self.flags["--journal"]).parent, Path(mount["mountPath"]))
+        self.assertEqual(template["securityContext"]["fsGroup"], 65532)
+
 
 class DockerfileTest(unittest.TestCase):
 
@@ -135,6 +151,13 @@ class UnitTest(unittest.TestCase):
 
     def test_systemd_understands_it(self):
         self.assertEqual(deployment.complaints_of_systemd(deployment.unit_text()), "")
+
+    def test_its_journal_is_in_its_state_directory(self):
+        text = deployment.unit_text()
+        (state,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
+        self.assertIn("StateDirectoryMode=0700", text.splitlines())
+        for line in re.findall(r"^#?\s*ExecStart=/.*$", text, re.MULTILINE):
+            self.assertIn(f"--journal %S/{state}", line)
 
 
 @unittest.skipUnless("lockstepd" in PROGRAMS, "needs lockstepd")

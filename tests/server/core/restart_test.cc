@@ -307,5 +307,68 @@ TEST(RestartTest, TheNewTermIsOnEveryMessage) {
             LeaderTerm{2});
 }
 
+// --- A repaired journal -----------------------------------------------------
+
+class RepairedTest : public testing::Test {
+ protected:
+  RepairedTest() {
+    core_.Restore(*StateOf(
+        {.records = 40,
+         .epoch_floor = {1000},
+         .jobs = {{.spec = spec_, .epoch_floor = {1000}}}}));
+  }
+  Effects Hello(uint64_t session, const protocol::Hello& hello) {
+    return core_.Step(now_, MessageReceived{{session}, {name_, {}, {}, hello}});
+  }
+  protocol::Hello NewWorker() const {
+    return {.worker = {"w"}, .incarnation = 3, .spec = spec_};
+  }
+  protocol::Hello WorkerOfEpoch(uint64_t epoch) const {
+    protocol::Hello hello = NewWorker();
+    hello.incarnation = 2;
+    hello.generation = {5};
+    hello.secret = "s";
+    hello.resume = protocol::ResumeState{.epoch = {epoch},
+                                         .started = true,
+                                         .rank = 0,
+                                         .members_digest = "of others"};
+    return hello;
+  }
+
+  const JobSpec spec_ = SpecOf(1);
+  const JobName name_{spec_.name};
+  const absl::Time now_ = At(1);
+  Coordinator core_{{}};
+};
+
+TEST_F(RepairedTest, NewEpochsAreAboveAnyThatAWorkerMayReport) {
+  Hello(1, NewWorker());
+  EXPECT_EQ(core_.durable().jobs.at(name_).epoch, EpochId{1001});
+}
+
+TEST_F(RepairedTest, AWorkerOfALostEpochIsNotTakenForOneOfTheNewJob) {
+  Hello(1, NewWorker());
+  const Effects answer = Hello(2, WorkerOfEpoch(7));
+  ASSERT_EQ(answer.size(), 2u) << "a warning of the job, and the end";
+  const auto* closed = std::get_if<CloseSession>(&answer.back());
+  ASSERT_NE(closed, nullptr);
+  EXPECT_EQ(closed->status.code(), StatusCode::kUnavailable)
+      << "it trains to its end";
+  protocol::Hello leaver = WorkerOfEpoch(7);
+  leaver.resume->leaving = true;
+  const Effects left = Hello(3, leaver);
+  EXPECT_TRUE(std::holds_alternative<protocol::Left>(
+      std::get<Send>(left.at(0)).message.body));
+}
+
+// A worker cannot make this coordinator believe in a higher epoch.
+TEST_F(RepairedTest, AWorkerThatReportsAHigherEpochChangesNothing) {
+  Hello(1, NewWorker());
+  const DurableState before = core_.durable();
+  const Effects answer = Hello(2, WorkerOfEpoch(9999));
+  EXPECT_TRUE(std::holds_alternative<CloseSession>(answer.back()));
+  EXPECT_EQ(core_.durable(), before);
+}
+
 }  // namespace
 }  // namespace lockstep::core
