@@ -52,7 +52,7 @@ absl::StatusOr<TokenGate> TokenGate::FromFiles(const std::string& operator_path,
 absl::StatusOr<std::string> TokenGate::AdmitOperator(
     absl::string_view token) const {
   if (operator_token_.empty()) return std::string(token);
-  if (IsSame(token, operator_token_)) return operator_token_;
+  if (IsSame(token, operator_token_)) return std::string();
   if (!IsSame(token, worker_token_)) return Denied(token);
   return absl::PermissionDeniedError(
       "this is the workers' token: the call needs the operator's");
@@ -63,7 +63,7 @@ absl::StatusOr<std::string> TokenGate::AdmitWorker(
   if (operator_token_.empty()) return std::string(token);
   const bool is_workers = IsSame(token, worker_token_);
   const bool is_operators = IsSame(token, operator_token_);
-  if (is_workers || is_operators) return operator_token_;
+  if (is_workers || is_operators) return std::string();
   return Denied(token);
 }
 

@@ -6,8 +6,9 @@
 // ReportEvidence. A coordinator with one token uses it for both.
 //
 // Jobs can have tokens too, which the coordinator's core checks. Behind a gate
-// they need none: the gate passes the same token to the core for every admitted
-// call, so that the operator can access a job that a worker has created.
+// they have none: the gate passes no token to the core for an admitted call, so
+// that the operator can access a job that a worker has created, and that a
+// restart with another token knows the jobs of the journal as its own.
 //
 // Threads: immutable.
 

@@ -42,12 +42,12 @@ class DurableTest(unittest.TestCase):
 
     # --- Processes ---
 
-    def start_daemon(self, prefix=()):
+    def start_daemon(self, prefix=(), flags=()):
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
         self.daemon = subprocess.Popen(
             [*prefix, BIN / "lockstepd", "--listen", self.address or "127.0.0.1:0",
-             "--port_file", port_file, "--journal", self.journal],
+             "--port_file", port_file, "--journal", self.journal, *flags],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.await_that(lambda: port_file.exists() or self.daemon.poll() is not None, "the port")
         if self.daemon.poll() is not None:
@@ -279,6 +279,28 @@ class JournalTest(DurableTest):
         self.assertEqual(sorted(self.names()), ["job-0", "trouble"])
         self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
         self.expect_that_workers_succeed()
+
+    def test_another_token_opens_the_jobs_of_before(self):
+        for token in ("first", "second"):
+            file = self.folder / token
+            file.write_text(token)
+            file.chmod(0o600)
+            self.start_daemon(flags=("--token_file", file))
+            if token == "first":
+                self.spec.write_text(SPEC.format(mode=""))
+                self.assertEqual(self.ctl("create", "--token", token, "-f", self.spec).returncode, 0)
+            jobs = json.loads(self.ctl("jobs", "--token", token, "--json").stdout)["jobs"]
+            self.assertEqual([job["name"] for job in jobs], ["trouble"])
+            self.kill_daemon()
+
+    def test_a_launcher_keeps_its_jobs_too(self):
+        for number in (1, 2):
+            said = subprocess.run(
+                [BIN / "lockstepctl", "run", "-n", "2", "--job", "trouble", "--journal", self.journal,
+                 "--", BIN / "trouble_worker", "3", "quiet=0"],
+                capture_output=True, text=True, check=False)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+            self.assertIn(f"{number} jobs", self.journal_ctl("verify"))
 
     def test_a_full_disk_is_an_alarm_and_steps_go_on(self):
         mount = ["unshare", "-Urm", "sh", "-c",

@@ -16,6 +16,7 @@
 #include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "spec/spec_text.h"
+#include "tools/ctl/ask_for_job.h"
 #include "tools/launch/own_address.h"
 
 namespace lockstep::ctl {
@@ -76,11 +77,16 @@ std::string LocalLaunch::DrawLaunch() const {
 
 absl::Status LocalLaunch::ReachCoordinator() {
   if (place_.address.empty()) {
-    auto started = launch::StartLocalDaemon(supervisor_, options_.token);
+    auto started = launch::StartLocalDaemon(supervisor_, options_.token,
+                                            options_.journal);
     if (!started.ok()) return started.status();
     daemon_ = *std::move(started);
     place_.address = daemon_->address;
     place_.token = daemon_->worker_token;
+    // Frees the name of a job that is over in the journal.
+    if (options_.journal != "memory") {
+      AskForJob(place_.address, {job_.spec.name}, daemon_->operator_token);
+    }
     SayWhere();
     return absl::OkStatus();
   }

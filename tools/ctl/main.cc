@@ -144,6 +144,10 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "system places them")
       .OneOf({"core", "none"})
       .ShowDefault();
+  run.Add("--journal", &arguments.run.journal,
+          "Folder in which a private coordinator keeps its jobs; memory: "
+          "nothing is kept")
+      .ShowDefault();
   run.AddFlag("--label", &arguments.run.label,
               "Name the worker before each line");
   run.Add("--grace", &arguments.grace_seconds,
@@ -291,6 +295,15 @@ int Main(int argc, char** argv) {
   }
   if (absl::Status fit = CheckAddresses(arguments.common.address); !fit.ok()) {
     return Refuse(fit);
+  }
+  if (runs && !arguments.common.address.empty() &&
+      arguments.run.journal != "memory") {
+    return Refuse(absl::InvalidArgumentError(absl::StrCat(
+                      "--journal is for a private coordinator, and --address "
+                      "names ",
+                      arguments.common.address,
+                      ": give --journal to its lockstepd")),
+                  kUsage);
   }
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());

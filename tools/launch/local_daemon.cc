@@ -50,6 +50,7 @@ std::string OwnFolder() {
 
 absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
                                              const std::string& operator_token,
+                                             const std::string& journal,
                                              absl::Duration patience) {
   const ScratchFolder scratch;  // of mode 0700
   if (!scratch.status().ok()) return scratch.status();
@@ -74,7 +75,8 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
       {.argv = {absl::StrCat(OwnFolder(), "/lockstepd"), "--listen",
                 "127.0.0.1:0", "--port_file", port_file.string(),
                 "--token_file", token_file.string(), "--worker_token_file",
-                worker_token_file.string(), "--log_level", "warning"},
+                worker_token_file.string(), "--journal", journal, "--log_level",
+                "warning"},
        .quiet_stdout = true},
       Supervisor::Role::kBackground);
   const absl::Time deadline = absl::Now() + patience;

@@ -31,13 +31,15 @@ struct LocalDaemon {
 };
 
 // Adds the daemon to `supervisor` as a background child and waits until it
-// listens. `operator_token` replaces the random one; it may be empty. Errors:
+// listens. `operator_token` replaces the random one; it may be empty. `journal`
+// is its --journal. Errors:
 // NotFound (no lockstepd), Unavailable (the daemon ended, or did not listen
 // within `patience`). If the operator's token cannot be published, a warning on
 // standard error has the reason and states that only this launcher can operate
 // the job.
 absl::StatusOr<LocalDaemon> StartLocalDaemon(
     Supervisor& supervisor, const std::string& operator_token = "",
+    const std::string& journal = "memory",
     absl::Duration patience = absl::Seconds(20));
 
 }  // namespace lockstep::launch

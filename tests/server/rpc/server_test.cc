@@ -270,8 +270,8 @@ TEST_F(TokenFileTest, TheFirstLineOfAFileIsTheToken) {
   const std::string path = Put("token", "secret\r\nmore\n");
   const auto gate = TokenGate::FromFiles(path, "");
   ASSERT_TRUE(gate.ok()) << gate.status();
-  EXPECT_EQ(gate->AdmitOperator("secret").value(), "secret");
-  EXPECT_EQ(gate->AdmitWorker("secret").value(), "secret");
+  EXPECT_EQ(gate->AdmitOperator("secret").value(), "");
+  EXPECT_EQ(gate->AdmitWorker("secret").value(), "");
   EXPECT_FALSE(gate->AdmitWorker("secret\r").ok());
   EXPECT_FALSE(gate->AdmitOperator("").ok());
   EXPECT_EQ(
@@ -297,8 +297,8 @@ TEST_F(TokenFileTest, WorkersHaveATokenOfTheirOwn) {
   const std::string own = Put("operator", "o\n");
   const auto gate = TokenGate::FromFiles(own, Put("worker", "w\n"));
   ASSERT_TRUE(gate.ok()) << gate.status();
-  EXPECT_EQ(gate->AdmitWorker("w").value(), "o") << "the core knows one";
-  EXPECT_EQ(gate->AdmitWorker("o").value(), "o");
+  EXPECT_EQ(gate->AdmitWorker("w").value(), "") << "the core needs none";
+  EXPECT_EQ(gate->AdmitWorker("o").value(), "");
   EXPECT_EQ(gate->AdmitOperator("w").status().code(),
             StatusCode::kPermissionDenied);
   EXPECT_EQ(TokenGate::FromFiles(own, Put("same", "o\n")).status().code(),
