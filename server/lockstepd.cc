@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -118,6 +119,16 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   return options;
 }
 
+// A slash, so that a misspelt "memory" is no new folder.
+absl::Status CheckJournal(const std::string& journal) {
+  if (journal == kJournalInMemory || absl::StrContains(journal, '/')) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--journal is \"", journal,
+      "\": it is memory, or a folder with a slash, such as ./journal"));
+}
+
 // A daemon on any free port has no workers of an earlier run.
 absl::StatusOr<absl::Duration> AdoptionWindowFrom(
     const DaemonFlags& flags, const rpc::ServerOptions& options) {
@@ -170,19 +181,12 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
 
 // The journal of --journal, before Load. `store` is for one in memory.
 absl::StatusOr<std::unique_ptr<journal::Journal>> OpenJournal(
-    const DaemonFlags& flags, journal::MemoryStore* store, observe::Log* log) {
-  if (flags.journal.empty()) {
-    return absl::InvalidArgumentError(
-        "--journal is empty: it is a folder, or memory");
-  }
+    const DaemonFlags& flags, journal::MemoryStore* store) {
   if (flags.journal != kJournalInMemory) {
     auto journal = journal::SqliteJournal::Open(flags.journal);
     if (!journal.ok()) return journal.status();
     return *std::move(journal);
   }
-  log->Info(
-      "the journal is in memory: a restart knows the jobs only from the workers "
-      "that run then; --journal DIR keeps them");
   return std::make_unique<journal::MemoryJournal>(store);
 }
 
@@ -190,7 +194,11 @@ void LogReplay(const runtime::Replayed& replayed,
                const core::Coordinator& coordinator, const DaemonFlags& flags,
                observe::Log* log) {
   for (const std::string& note : replayed.notes) log->Warning(note);
-  if (flags.journal == kJournalInMemory) return;
+  if (flags.journal == kJournalInMemory) {
+    return log->Info(
+        "the journal is in memory: a restart knows the jobs only from the "
+        "workers that run then; --journal DIR keeps them");
+  }
   log->Info(absl::StrCat("journal ", flags.journal, ": ",
                          coordinator.durable().records, " records, ",
                          coordinator.durable().jobs.size(), " jobs"));
@@ -204,14 +212,13 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                                  .adoption_window = adoption_window,
                                  .secret_seed = DrawSecret()});
   journal::MemoryStore store;
-  auto journal = OpenJournal(flags, &store, log);
+  auto journal = OpenJournal(flags, &store);
   if (!journal.ok()) return journal.status();
   const runtime::JournalCodec codec = {&proto::RecordBytes, &proto::ParseRecord,
                                        &proto::SnapshotParts,
                                        &proto::ParseSnapshot};
   const auto replayed = runtime::Replay(journal->get(), codec, &coordinator);
   if (!replayed.ok()) return replayed.status();
-  LogReplay(*replayed, coordinator, flags, log);
 
   SystemClock clock;
   NullMetrics metrics;
@@ -250,6 +257,7 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                            " no job forms: jobs that run may offer "
                            "themselves for adoption"));
   }
+  LogReplay(*replayed, coordinator, flags, log);
   const absl::Status announced = Announce(**server, flags, files, log);
   if (!announced.ok()) return announced;
 
@@ -282,6 +290,9 @@ int Main(int argc, char** argv) {
   PosixFileSystem files;
   const auto log = observe::Log::Make(flags.log_level);
   if (!log.ok()) return Complain(log.status(), 2);
+  if (absl::Status journal = CheckJournal(flags.journal); !journal.ok()) {
+    return Complain(journal, 2);
+  }
   auto options = OptionsFrom(flags);
   if (!options.ok()) return Complain(options.status(), 2);
   const auto adoption_window = AdoptionWindowFrom(flags, *options);

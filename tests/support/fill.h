@@ -776,9 +776,10 @@ inline void Fill(Source& s, record::DurableJob& v) {
          members, members_digests, revision, plan_digest, observed_order,
          holders, left, recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
          archived_as, adopted, epoch_floor] = v;
+  FillRanks(s, holders);
   All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
-      members, members_digests, revision, plan_digest, observed_order, holders,
-      left, recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
+      members, members_digests, revision, plan_digest, observed_order, left,
+      recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
       archived_as, adopted, epoch_floor);
 }
 inline void Fill(Source& s, record::Record& v) {

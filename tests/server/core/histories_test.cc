@@ -20,14 +20,15 @@ constexpr uint64_t kSteps = 4;
 
 class History {
  public:
-  explicit History(int seed) : rng_(seed), fault_rate_(1 << seed % 6) {
+  explicit History(int seed)
+      : rng_(seed), snapshots_(seed), fault_rate_(1 << seed % 6) {
     StartJob();
   }
 
   void Run(int events) {
     for (int i = 0; i < events && !testing::Test::HasFailure(); ++i) {
       if (Pick(100) < 25) PassTime();
-      if (Pick(150) == 0) cluster_.TakeSnapshot();
+      if (snapshots_() % 150 == 0) cluster_.TakeSnapshot();
       if (cluster_.JobIsOver() && Pick(20) == 0) StartJob();
       if (Pick(200) < fault_rate_) {
         Misbehave(SomeActor());
@@ -191,6 +192,7 @@ class History {
   int Pick(int n) { return static_cast<int>(rng_() % n); }
 
   std::mt19937 rng_;
+  std::mt19937 snapshots_;  // of its own: the histories stay as they are
   const int fault_rate_;  // of 200 moves
   SimCluster cluster_{kActors, kSteps};
   int jobs_ = 0;
