@@ -4,13 +4,13 @@
 //                                (default: a temporary folder, 400, 64, 10,000)
 //
 //   decision   a record of 200 bytes, from Append to its callback on another
-//              thread, and a write of 4 KiB at the end of a file with fdatasync,
-//              in turns in one folder; medians
+//              thread, and a write of 4 KiB at the end of a file with
+//              fdatasync, in turns in one folder; medians
 //   group      records per second with 64 waiting at a time
 //   restart    lockstepd is killed and started again with its journal while the
-//              workers are in an epoch: from exec until the last has resumed, and
-//              until the plan is compiled again. The workers are threads here;
-//              lockstepd and its folder are real.
+//              workers are in an epoch: from exec until the last has resumed,
+//              and until the plan is compiled again. The workers are threads
+//              here; lockstepd and its folder are real.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -65,7 +65,7 @@ void Must(const absl::Status& status, const char* what) {
   std::exit(1);
 }
 
-// --- Decisions ------------------------------------------------------------------
+// --- Decisions ---------------------------------------------------------------
 
 // Counts callbacks.
 class Durables {
@@ -128,15 +128,15 @@ void MeasureDecisions(const Arguments& arguments,
                       .promised = 1.3,
                       .measured = decision_us / plain_us,
                       .at_most = true});
-  figures->push_back({.what = "  a durable decision, us",
-                      .measured = decision_us});
-  figures->push_back({.what = "  4 KiB append + fdatasync, us",
-                      .measured = plain_us});
+  figures->push_back(
+      {.what = "  a durable decision, us", .measured = decision_us});
+  figures->push_back(
+      {.what = "  4 KiB append + fdatasync, us", .measured = plain_us});
   figures->push_back({.what = "  records/s, 64 at a time",
                       .measured = kGroups * kGroup / groups});
 }
 
-// --- Restart --------------------------------------------------------------------
+// --- Restart -----------------------------------------------------------------
 
 class BenchDaemon {
  public:
@@ -270,10 +270,10 @@ void MeasureRestart(const Arguments& arguments, std::vector<Figure>* figures) {
        .promised = 1.0,
        .measured = Median(resumed),
        .at_most = true});
-  figures->push_back({.what = absl::StrCat("  until the plan of ",
-                                           arguments.parameters,
-                                           " parameters is compiled again, s"),
-                      .measured = Median(described)});
+  figures->push_back(
+      {.what = absl::StrCat("  until the plan of ", arguments.parameters,
+                            " parameters is compiled again, s"),
+       .measured = Median(described)});
 }
 
 int Main(int argc, char** argv) {

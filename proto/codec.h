@@ -84,8 +84,8 @@ absl::StatusOr<record::Record> ParseRecord(absl::string_view bytes);
 
 // A header, then one part for each job. FailedPrecondition: of a newer version.
 inline constexpr uint32_t kSnapshotVersion = 1;
-std::vector<std::string> SnapshotParts(const record::Snapshot& snapshot);
-absl::StatusOr<record::Snapshot> ParseSnapshot(
+std::vector<std::string> SnapshotParts(const record::StateSnapshot& snapshot);
+absl::StatusOr<record::StateSnapshot> ParseSnapshot(
     const std::vector<std::string>& parts);
 
 }  // namespace lockstep::proto

@@ -1,5 +1,7 @@
 // The codec of the journal's records.
 
+#include "proto/codec_record.h"
+
 #include <string>
 #include <variant>
 
@@ -7,7 +9,6 @@
 #include "proto/codec.h"
 #include "proto/codec_checkpoint.h"
 #include "proto/codec_common.h"
-#include "proto/codec_record.h"
 
 namespace lockstep::proto {
 

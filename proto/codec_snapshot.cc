@@ -157,9 +157,9 @@ absl::StatusOr<record::DurableJob> FromProto(const v1::DurableJob& job) {
   return Decode<record::DurableJob>("DurableJob", job);
 }
 
-// --- Parts --------------------------------------------------------------------
+// --- Parts -------------------------------------------------------------------
 
-std::vector<std::string> SnapshotParts(const record::Snapshot& snapshot) {
+std::vector<std::string> SnapshotParts(const record::StateSnapshot& snapshot) {
   v1::SnapshotHeader header;
   header.set_version(kSnapshotVersion);
   header.set_records(snapshot.records);
@@ -172,7 +172,7 @@ std::vector<std::string> SnapshotParts(const record::Snapshot& snapshot) {
   return parts;
 }
 
-absl::StatusOr<record::Snapshot> ParseSnapshot(
+absl::StatusOr<record::StateSnapshot> ParseSnapshot(
     const std::vector<std::string>& parts) {
   v1::SnapshotHeader header;
   if (parts.empty() || !header.ParseFromString(parts[0])) {
@@ -189,8 +189,8 @@ absl::StatusOr<record::Snapshot> ParseSnapshot(
         absl::StrFormat("the snapshot says that it has %d jobs, but has %d",
                         header.jobs(), parts.size() - 1));
   }
-  record::Snapshot snapshot{.records = header.records(),
-                            .epoch_floor = {header.epoch_floor()}};
+  record::StateSnapshot snapshot{.records = header.records(),
+                                 .epoch_floor = {header.epoch_floor()}};
   for (size_t i = 1; i < parts.size(); ++i) {
     v1::DurableJob wire;
     if (!wire.ParseFromString(parts[i])) {

@@ -12,8 +12,8 @@
 
 namespace lockstep::proto {
 
-// One line each, without a line break; as JSON one object. The names are those of
-// journal.proto.
+// One line each, without a line break; as JSON one object. The names are those
+// of journal.proto.
 std::string RecordText(const record::Record& record);
 std::string RecordJson(const record::Record& record);
 std::string JobText(const record::DurableJob& job);

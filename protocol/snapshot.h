@@ -61,13 +61,13 @@ struct DurableJob {
   // The save of the newest epoch that was prepared last and is not committed.
   std::optional<SavePrepared> checkpoint_prepared;
   std::optional<SaveCommitted> checkpoint;  // the newest
-  protocol::DesiredCommands wanted;                 // by an operator
-  protocol::Cause cause;                            // of the last epoch's end
+  protocol::DesiredCommands wanted;         // by an operator
+  protocol::Cause cause;                    // of the last epoch's end
   std::optional<JobEnded> ended;            // the job is over
-  uint64_t ended_by = 0;                            // the number of that record
+  uint64_t ended_by = 0;                    // the number of that record
   JobName archived_as;   // the name it is kept under; empty: the spec's
   bool adopted = false;  // in the newest epoch, from its workers' offers
-  EpochId epoch_floor;   // Snapshot::epoch_floor, when the job began
+  EpochId epoch_floor;   // StateSnapshot::epoch_floor, when the job began
 
   // The name under which the job is kept.
   JobName name() const {
@@ -76,13 +76,13 @@ struct DurableJob {
   bool operator==(const DurableJob&) const = default;
 };
 
-struct Snapshot {
+struct StateSnapshot {
   uint64_t records = 0;  // the number of the last record in it
   // Jobs that begin later have higher epochs: a repaired journal has lost
   // records, and their epochs may be in use (docs/journal.md).
   EpochId epoch_floor;
   std::vector<DurableJob> jobs;
-  bool operator==(const Snapshot&) const = default;
+  bool operator==(const StateSnapshot&) const = default;
 };
 
 }  // namespace lockstep::record

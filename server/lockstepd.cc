@@ -239,8 +239,9 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
       .on_journal_trouble =
           [log](const absl::Status& trouble) {
             if (trouble.ok()) {
-              log->Warning("the journal has room again: waiting records are "
-                           "durable");
+              log->Warning(
+                  "the journal has room again: waiting records are "
+                  "durable");
             } else {
               log->Error(absl::StrCat(
                   "the journal's disk is full, records wait until there is "

@@ -55,10 +55,10 @@ struct CoordinatorOptions {
   LeaderTerm term{1};
   // A Wake later than this means that the coordinator itself was stopped.
   absl::Duration stopped_after = absl::Seconds(1);
-  // A coordinator that starts without records, or with a repaired journal, forms
-  // no first epoch of a job for
-  // this long after its first Step: jobs unknown to it may be running, and
-  // their workers need time to offer them (adoption.h).
+  // A coordinator that starts without records, or with a repaired journal,
+  // forms no first epoch of a job for this long after its first Step: jobs
+  // unknown to it may be running, and their workers need time to offer them
+  // (adoption.h).
   absl::Duration adoption_window = absl::ZeroDuration();
   // The seed of session secrets: at least 32 unpredictable bytes, different for
   // each daemon and each restart. Tests may leave it empty.

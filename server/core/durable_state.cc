@@ -273,22 +273,22 @@ absl::Status Apply(const record::Record& record, DurableState* state) {
   return absl::OkStatus();
 }
 
-// --- Snapshots ----------------------------------------------------------------
+// --- Snapshots ---------------------------------------------------------------
 
-record::Snapshot SnapshotOf(const DurableState& state) {
-  record::Snapshot snapshot{.records = state.records,
-                            .epoch_floor = state.epoch_floor};
+record::StateSnapshot SnapshotOf(const DurableState& state) {
+  record::StateSnapshot snapshot{.records = state.records,
+                                 .epoch_floor = state.epoch_floor};
   for (const auto& [name, job] : state.jobs) snapshot.jobs.push_back(job);
   return snapshot;
 }
 
-absl::StatusOr<DurableState> StateOf(const record::Snapshot& snapshot) {
+absl::StatusOr<DurableState> StateOf(const record::StateSnapshot& snapshot) {
   DurableState state{.records = snapshot.records,
                      .epoch_floor = snapshot.epoch_floor};
   for (const DurableJob& job : snapshot.jobs) {
     if (!state.jobs.emplace(job.name(), job).second) {
-      return CannotFollow(absl::StrFormat("the snapshot has job %s twice",
-                                          job.name().value));
+      return CannotFollow(
+          absl::StrFormat("the snapshot has job %s twice", job.name().value));
     }
     if (job.ended) state.over[job.ended_by] = job.name();
   }

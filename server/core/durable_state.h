@@ -40,7 +40,7 @@ struct DurableState {
   uint64_t records = 0;  // applied so far: the number of the last one
   // A DurableJob keeps its address until it is deleted.
   std::map<JobName, DurableJob> jobs;
-  EpochId epoch_floor;  // as in record::Snapshot
+  EpochId epoch_floor;               // as in record::StateSnapshot
   std::map<uint64_t, JobName> over;  // by DurableJob::ended_by
   bool operator==(const DurableState&) const = default;
 };
@@ -55,9 +55,9 @@ struct DurableState {
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 // --- Snapshots ---------------------------------------------------------------
-record::Snapshot SnapshotOf(const DurableState& state);
+record::StateSnapshot SnapshotOf(const DurableState& state);
 // InvalidArgument for two jobs of one name.
-absl::StatusOr<DurableState> StateOf(const record::Snapshot& snapshot);
+absl::StatusOr<DurableState> StateOf(const record::StateSnapshot& snapshot);
 
 }  // namespace lockstep::core
 

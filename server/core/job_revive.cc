@@ -54,9 +54,9 @@ void Job::Revive(absl::Time now) {
 void Job::ReviveLeavers(absl::Time now) {
   for (const protocol::Member& member : durable_.members) {
     if (durable_.left.count(member.worker) == 0) continue;
-    roster_.Move(&roster_.Begin(member.worker, member.generation,
-                                member.process, now),
-                 WorkerState::kLeft);
+    roster_.Move(
+        &roster_.Begin(member.worker, member.generation, member.process, now),
+        WorkerState::kLeft);
   }
 }
 

@@ -137,9 +137,9 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
   recovered.torn = frames.size() - at;
   for (size_t behind = at; behind < frames.size(); ++behind) {
     if (!Decode(frames[behind]).ok()) continue;
-    return absl::DataLossError(absl::StrFormat(
-        "record %d of the journal is damaged: %s", first + at,
-        damage.message()));
+    return absl::DataLossError(
+        absl::StrFormat("record %d of the journal is damaged: %s", first + at,
+                        damage.message()));
   }
   return recovered;
 }

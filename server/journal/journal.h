@@ -32,7 +32,7 @@
 namespace lockstep::journal {
 
 // What a journal has kept.
-struct Kept {
+struct LoadedJournal {
   std::vector<std::string> snapshot;  // in parts; empty: none
   uint64_t snapshot_of = 0;           // it replaces the records 1 .. this
   std::vector<std::string> records;   // those after it
@@ -51,21 +51,21 @@ class Journal {
 
   // Every record that was ever reported durable, in order, and perhaps some
   // appended later. DataLoss names a damaged record.
-  virtual absl::StatusOr<Kept> Load() = 0;
+  virtual absl::StatusOr<LoadedJournal> Load() = 0;
 
   // Makes one record durable. `durable` is called exactly once: with OK, or
   // with the error. Load must have succeeded.
   virtual void Append(std::string record, Durable durable) = 0;
 
   // Replaces the snapshot and all records appended so far by the parts that
-  // `make` returns, atomically. Does not wait; `make` is called on the journal's
-  // thread once those records are durable, or never if they fail. Without room
-  // on the disk the records are kept.
+  // `make` returns, atomically. Does not wait; `make` is called on the
+  // journal's thread once those records are durable, or never if they fail.
+  // Without room on the disk the records are kept.
   virtual void Compact(MakeSnapshot make) = 0;
 
-  // Before the first Append: whom to tell that records cannot become durable for
-  // now (ResourceExhausted: the disk is full), and, with OK, that they can again.
-  // Those records wait meanwhile.
+  // Before the first Append: whom to tell that records cannot become durable
+  // for now (ResourceExhausted: the disk is full), and, with OK, that they can
+  // again. Those records wait meanwhile.
   virtual void OnTrouble(Trouble) {}
 };
 

@@ -6,16 +6,16 @@
 
 namespace lockstep::journal {
 
-absl::StatusOr<Kept> MemoryJournal::Load() {
+absl::StatusOr<LoadedJournal> MemoryJournal::Load() {
   absl::StatusOr<Recovered> recovered =
       Recover(store_.frames, store_.snapshot_end);
   if (!recovered.ok()) return recovered.status();
   store_.frames.resize(store_.frames.size() - recovered->torn);
   chain_ = recovered->chain;
   loaded_ = true;
-  return Kept{.snapshot = store_.snapshot,
-              .snapshot_of = store_.snapshot_end.last_number(),
-              .records = std::move(recovered->payloads)};
+  return LoadedJournal{.snapshot = store_.snapshot,
+                       .snapshot_of = store_.snapshot_end.last_number(),
+                       .records = std::move(recovered->payloads)};
 }
 
 void MemoryJournal::Append(std::string record, Durable durable) {

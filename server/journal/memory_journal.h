@@ -30,7 +30,7 @@ class MemoryJournal : public Journal {
   // `store` must outlive it; one journal at a time uses it.
   explicit MemoryJournal(MemoryStore* store) : store_(*store) {}
 
-  absl::StatusOr<Kept> Load() override;
+  absl::StatusOr<LoadedJournal> Load() override;
   void Append(std::string record, Durable durable) override;
   void Compact(MakeSnapshot make) override;
 

@@ -29,16 +29,16 @@ SqliteJournal::~SqliteJournal() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<Kept> SqliteJournal::Load() {
+absl::StatusOr<LoadedJournal> SqliteJournal::Load() {
   absl::StatusOr<StoredJournal> stored = store_->Read();
   if (!stored.ok()) return stored.status();
   if (!stored->damage.ok()) return stored->damage;
   chain_ = stored->chain;
   thread_ = StartThread("ls-journal", [this] { Run(); });
-  return Kept{.snapshot = std::move(stored->snapshot),
-              .snapshot_of = stored->snapshot_end.last_number(),
-              .records = std::move(stored->records),
-              .notes = std::move(stored->notes)};
+  return LoadedJournal{.snapshot = std::move(stored->snapshot),
+                       .snapshot_of = stored->snapshot_end.last_number(),
+                       .records = std::move(stored->records),
+                       .notes = std::move(stored->notes)};
 }
 
 void SqliteJournal::Append(std::string record, Durable durable) {
@@ -56,7 +56,7 @@ void SqliteJournal::Push(JournalRequest request) {
   changed_.NotifyAll();
 }
 
-// --- ls-journal -----------------------------------------------------------------
+// --- ls-journal --------------------------------------------------------------
 
 void SqliteJournal::Run() {
   while (true) {

@@ -6,14 +6,14 @@
 //   Append:  1   2 3 4         5 6
 //   commit:  |--1--|--2 3 4-----|--5 6--|
 //
-// A commit is one write to the log and one fdatasync. Compact is a transaction of
-// its own; records that are appended meanwhile wait for it.
+// A commit is one write to the log and one fdatasync. Compact is a transaction
+// of its own; records that are appended meanwhile wait for it.
 //
 // A full disk is waited for: the transaction is tried again every second, and
-// OnTrouble's callback is told. That is sound because SQLite undoes a transaction
-// that fails, and the next attempt writes all of it again. Any other error is
-// final: after a failed fdatasync it is unknown what the disk has, and a restart
-// reads it.
+// OnTrouble's callback is told. That is sound because SQLite undoes a
+// transaction that fails, and the next attempt writes all of it again. Any
+// other error is final: after a failed fdatasync it is unknown what the disk
+// has, and a restart reads it.
 //
 // Threads: as journal.h; ls-journal calls the callbacks.
 // Errors:  those of SqliteStore (sqlite_store.h).
@@ -45,7 +45,7 @@ class SqliteJournal final : public Journal {
   // Commits what was appended, unless the disk is full.
   ~SqliteJournal() override;
 
-  absl::StatusOr<Kept> Load() override;
+  absl::StatusOr<LoadedJournal> Load() override;
   void Append(std::string record, Durable durable) override;
   void Compact(MakeSnapshot make) override;
   void OnTrouble(Trouble trouble) override { trouble_ = std::move(trouble); }

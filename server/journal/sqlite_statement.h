@@ -26,14 +26,14 @@ class SqliteStatement {
   void Bind(int at, absl::string_view bytes) {
     if (!ok()) return;
     // Not null: an empty blob with a null pointer would be NULL.
-    code_ = sqlite3_bind_blob64(statement_, at,
-                                bytes.empty() ? "" : bytes.data(), bytes.size(),
-                                SQLITE_STATIC);
+    code_ =
+        sqlite3_bind_blob64(statement_, at, bytes.empty() ? "" : bytes.data(),
+                            bytes.size(), SQLITE_STATIC);
   }
   void Bind(int at, uint64_t number) {
     if (!ok()) return;
-    code_ = sqlite3_bind_int64(statement_, at,
-                               static_cast<sqlite3_int64>(number));
+    code_ =
+        sqlite3_bind_int64(statement_, at, static_cast<sqlite3_int64>(number));
   }
 
   // True if there is a row.
@@ -46,7 +46,7 @@ class SqliteStatement {
     if (ok()) code_ = sqlite3_reset(statement_);
   }
 
-  // Of the current row, until the next Step.
+  // The current row's, valid until the next Step.
   absl::string_view Column(int at) const {
     const void* bytes = sqlite3_column_blob(statement_, at);
     const int size = sqlite3_column_bytes(statement_, at);

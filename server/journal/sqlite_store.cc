@@ -44,9 +44,8 @@ absl::Status PrepareFolder(FileSystem* files, const std::string& folder,
     }
     const size_t slash = folder.find_last_of('/');
     return files->SyncDirectory(slash == std::string::npos ? "."
-                                : slash == 0
-                                    ? "/"
-                                    : folder.substr(0, slash));
+                                : slash == 0               ? "/"
+                                             : folder.substr(0, slash));
   }
   if (!S_ISDIR(found.st_mode)) {
     return absl::FailedPreconditionError(
@@ -66,22 +65,20 @@ std::string WithoutTrailingSlash(std::string folder) {
   return folder;
 }
 
-bool Exists(const std::string& path) {
-  return access(path.c_str(), F_OK) == 0;
-}
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 absl::Status Damaged(const std::string& what) {
   return absl::DataLossError(what);
 }
 
 absl::Status DamagedRecord(uint64_t number, absl::string_view why) {
-  return Damaged(absl::StrFormat("record %d of the journal is damaged: %s",
-                                 number, why));
+  return Damaged(
+      absl::StrFormat("record %d of the journal is damaged: %s", number, why));
 }
 
 }  // namespace
 
-// --- Opening ------------------------------------------------------------------
+// --- Opening -----------------------------------------------------------------
 
 SqliteStore::SqliteStore(std::string folder, StoreAccess access,
                          std::unique_ptr<FileLock> lock)
@@ -120,7 +117,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
       return Damaged(absl::StrCat("journal ", folder, " has no ", kDatabase,
                                   ", though it has a mark"));
     }
-    if (absl::Status created = store->Create({}, {}); !created.ok()) return created;
+    if (absl::Status created = store->Create({}, {}); !created.ok())
+      return created;
   }
   return store;
 }
@@ -183,13 +181,12 @@ absl::Status SqliteStore::OpenDatabase(const std::string& path) {
   return Execute("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=FULL;");
 }
 
-// --- Reading ------------------------------------------------------------------
+// --- Reading -----------------------------------------------------------------
 
 absl::StatusOr<StoredJournal> SqliteStore::Read() {
   StoredJournal stored;
   if (Exists(PathOf(kLog))) {
-    const absl::StatusOr<std::string> log =
-        ReadWhole(&files_, PathOf(kLog));
+    const absl::StatusOr<std::string> log = ReadWhole(&files_, PathOf(kLog));
     if (!log.ok()) return log.status();
     const WalExtent extent = ExamineWal(*log);
     log_exists_ = true;
@@ -203,7 +200,8 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
     if (!check.Step()) {
       read = Failed("check");
     } else if (check.Column(0) != "ok") {
-      read = Damaged(absl::StrCat("the database is damaged: ", check.Column(0)));
+      read =
+          Damaged(absl::StrCat("the database is damaged: ", check.Column(0)));
     }
   }
   if (read.ok()) read = CheckFormat();
@@ -291,8 +289,8 @@ absl::Status SqliteStore::ReadRecords(StoredJournal* stored) {
   while (select.Step()) {
     const uint64_t due = stored->chain.last_number() + 1;
     if (select.Number(0) != due) {
-      return DamagedRecord(due, absl::StrCat("row ", select.Number(0),
-                                             " is in its place"));
+      return DamagedRecord(
+          due, absl::StrCat("row ", select.Number(0), " is in its place"));
     }
     auto record = stored->chain.Follow(select.Column(1));
     if (!record.ok()) return DamagedRecord(due, record.status().message());
@@ -303,15 +301,16 @@ absl::Status SqliteStore::ReadRecords(StoredJournal* stored) {
                        Failed("read").message());
 }
 
-// SQLite writes whole transactions, so a record that was durable is missing only
-// if the log was cut or the files are damaged.
+// SQLite writes whole transactions, so a record that was durable is missing
+// only if the log was cut or the files are damaged.
 void SqliteStore::CompareWithMark(StoredJournal* stored) {
   const auto bytes = ReadWhole(&files_, PathOf(kMark));
   if (!bytes.ok() || bytes->empty()) return;
   const auto mark = Decode(*bytes);
   if (!mark.ok()) {
     stored->notes.push_back(absl::StrCat(
-        PathOf(kMark), " is damaged and written anew: ", mark.status().message()));
+        PathOf(kMark),
+        " is damaged and written anew: ", mark.status().message()));
     return;
   }
   stored->promised = mark->number;
@@ -340,7 +339,7 @@ void SqliteStore::CompareWithMark(StoredJournal* stored) {
           : absl::StrFormat("%s are gone, and there is no %s", gone, kLog));
 }
 
-// --- The mark -----------------------------------------------------------------
+// --- The mark ----------------------------------------------------------------
 
 absl::Status SqliteStore::OpenMark() {
   if (access_ == StoreAccess::kInspect) return absl::OkStatus();
@@ -357,7 +356,7 @@ void SqliteStore::WriteMark(const Chain& end) {
       pwrite(mark_, frame.data(), frame.size(), 0);
 }
 
-// --- Writing ------------------------------------------------------------------
+// --- Writing -----------------------------------------------------------------
 
 absl::Status SqliteStore::Append(uint64_t first,
                                  const std::vector<std::string>& frames,
@@ -395,10 +394,9 @@ absl::Status SqliteStore::ReplaceBySnapshot(
 
 absl::Status SqliteStore::InsertSnapshot(
     const Chain& of, const std::vector<std::string>& parts) {
-  const std::string header =
-      Encode({.number = of.last_number(),
-              .predecessor = of.last_hash(),
-              .payload = absl::StrCat(parts.size())});
+  const std::string header = Encode({.number = of.last_number(),
+                                     .predecessor = of.last_hash(),
+                                     .payload = absl::StrCat(parts.size())});
   Chain chain(0, HashOf(header));
   SqliteStatement insert(db_, "INSERT INTO snapshot VALUES (?, ?)");
   for (size_t i = 0; i <= parts.size(); ++i) {
@@ -467,13 +465,13 @@ absl::Status SqliteStore::Execute(const char* sql) {
 absl::Status SqliteStore::Failed(const std::string& what) const {
   const int code = sqlite3_extended_errcode(db_);
   const int cause = sqlite3_system_errno(db_);
-  const std::string text = absl::StrFormat(
-      "cannot %s the journal in %s: %s (SQLite's error %d)", what, folder_,
-      sqlite3_errmsg(db_), code);
+  const std::string text =
+      absl::StrFormat("cannot %s the journal in %s: %s (SQLite's error %d)",
+                      what, folder_, sqlite3_errmsg(db_), code);
   const int kind = code & 0xff;
-  const bool is_full = kind == SQLITE_FULL ||
-                       (kind == SQLITE_IOERR &&
-                        (cause == ENOSPC || cause == EDQUOT));
+  const bool is_full =
+      kind == SQLITE_FULL ||
+      (kind == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT));
   if (is_full) return absl::ResourceExhaustedError(text);
   // A schema that is not this program's is damage too: nobody else writes it.
   if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_ERROR) {

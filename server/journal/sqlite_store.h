@@ -15,10 +15,11 @@
 // for the disk: it may be old after a power failure, but never too new.
 //
 // Threads: one at a time.
-// Errors:  DataLoss: damage, with the record. FailedPrecondition: another process
-//          uses the folder, a newer version wrote it, others may write to it.
-//          ResourceExhausted: the disk is full; the same call may succeed later.
-//          NotFound: no journal. Internal: other errors of SQLite and of files.
+// Errors:  DataLoss: damage, with the record. FailedPrecondition: another
+//          process uses the folder, a newer version wrote it, others may write
+//          to it. ResourceExhausted: the disk is full; the same call may
+//          succeed later. NotFound: no journal. Internal: other errors of
+//          SQLite and of files.
 
 #ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
 #define LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
@@ -68,8 +69,8 @@ class SqliteStore {
   // nothing may be appended.
   absl::StatusOr<StoredJournal> Read();
 
-  // Durable when it returns OK; without any effect otherwise. `end` is the chain
-  // after the frames, the first of which has number `first`.
+  // Durable when it returns OK; without any effect otherwise. `end` is the
+  // chain after the frames, the first of which has number `first`.
   absl::Status Append(uint64_t first, const std::vector<std::string>& frames,
                       const Chain& end);
 
@@ -78,7 +79,7 @@ class SqliteStore {
   absl::Status ReplaceBySnapshot(const Chain& of,
                                  const std::vector<std::string>& parts);
 
-  // Of an inspected journal: replaces it by one that has only this snapshot, of
+  // Replaces an inspected journal by one that has only this snapshot, of
   // the records up to `of`. Moves the old files into a new folder DIR/damaged-N
   // and returns its path. If it is interrupted, it may be repeated.
   absl::StatusOr<std::string> ReplaceDamaged(
@@ -113,7 +114,7 @@ class SqliteStore {
   PosixFileSystem files_;
   std::unique_ptr<FileLock> lock_;
   sqlite3* db_ = nullptr;
-  int mark_ = -1;           // its descriptor
+  int mark_ = -1;            // its descriptor
   bool log_exists_ = false;  // before SQLite opened it, as the next two
   bool log_is_cut_ = false;
   uint64_t log_valid_bytes_ = 0;

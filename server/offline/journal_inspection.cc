@@ -61,7 +61,7 @@ absl::StatusOr<InspectedJournal> Read(journal::SqliteStore* store) {
   return Interpret(*std::move(stored));
 }
 
-// Its workers know the rest, and offer it.
+// The job's workers know the rest, and offer it.
 void ForgetEpochs(record::DurableJob* job) {
   *job = {.spec = std::move(job->spec),
           .token_hash = std::move(job->token_hash),
@@ -83,7 +83,7 @@ absl::StatusOr<RepairedJournal> Repair(const std::string& folder) {
   if (!store.ok()) return store.status();
   absl::StatusOr<InspectedJournal> inspected = Read(store->get());
   if (!inspected.ok()) return inspected.status();
-  record::Snapshot& state = inspected->state;
+  record::StateSnapshot& state = inspected->state;
   RepairedJournal repaired{.damage = inspected->damage,
                            .records = state.records};
   if (repaired.damage.ok()) return repaired;
@@ -104,8 +104,8 @@ absl::StatusOr<RepairedJournal> Repair(const std::string& folder) {
   }
   repaired.epoch_floor = state.epoch_floor;
 
-  auto old_files = (*store)->ReplaceDamaged(state.records,
-                                            proto::SnapshotParts(state));
+  auto old_files =
+      (*store)->ReplaceDamaged(state.records, proto::SnapshotParts(state));
   if (!old_files.ok()) return old_files.status();
   repaired.damaged_files = *std::move(old_files);
   return repaired;

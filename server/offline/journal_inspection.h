@@ -3,11 +3,11 @@
 //   intact records                  | damaged | perhaps intact |
 //   └─▶ Inspect: records, state       └─▶ damage: never read further
 //
-// Repair keeps the state of the intact records, but for running jobs: which epoch
-// they are in is lost with the rest. Such a job becomes one that has had no epoch,
-// and its workers, which train on, offer it for adoption in the epoch that they
-// are in (docs/decisions/0017-adoption-of-running-jobs.md). Epochs of jobs that
-// are not adopted begin above any that a worker may report.
+// Repair keeps the state of the intact records, but for running jobs: which
+// epoch they are in is lost with the rest. Such a job becomes one that has had
+// no epoch, and its workers, which train on, offer it for adoption in the epoch
+// that they are in (docs/decisions/0017-adoption-of-running-jobs.md). Epochs of
+// jobs that are not adopted begin above any that a worker may report.
 //
 // Threads: any; the functions lock the folder.
 // Errors:  those of SqliteStore::Open and Read (server/journal/sqlite_store.h).
@@ -29,9 +29,9 @@
 namespace lockstep::offline {
 
 struct InspectedJournal {
-  std::optional<record::Snapshot> snapshot;
+  std::optional<record::StateSnapshot> snapshot;
   std::vector<record::Record> records;  // those after it
-  record::Snapshot state;               // what both add up to
+  record::StateSnapshot state;          // what both add up to
   uint64_t promised = 0;                // as StoredJournal::promised
   std::vector<std::string> notes;
   absl::Status damage;  // OK, or DataLoss: the first damaged record

@@ -4,8 +4,8 @@
 //   since the last      │    grow past         │
 //   snapshot            └──  max(1 MiB, twice the last snapshot)
 //
-// So a journal has at most three times the bytes of its state, or 1 MiB, and each
-// byte of a record is written again at most once on average.
+// So a journal has at most three times the bytes of its state, or 1 MiB, and
+// each byte of a record is written again at most once on average.
 //
 // Threads: values; the coordinator's loop owns the only instance.
 
@@ -23,8 +23,8 @@ class CompactionRule {
 
   void Appended(size_t bytes) { since_ += bytes; }
 
-  // Whether to make a snapshot now; then counts from anew. No further one is due
-  // before Made.
+  // Whether to make a snapshot now; then counts from anew. No further one is
+  // due before Made.
   bool TakeDue() {
     if (making_ || since_ <= std::max(kBytesMin, 2 * last_)) return false;
     since_ = 0;

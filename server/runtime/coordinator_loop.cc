@@ -94,8 +94,7 @@ void CoordinatorLoop::Persist(std::vector<record::Record> records) {
     std::string bytes = wiring_.codec.record_bytes(record);
     compaction_.Appended(bytes.size());
     wiring_.journal->Append(
-        std::move(bytes),
-        [this, number = record.number](absl::Status status) {
+        std::move(bytes), [this, number = record.number](absl::Status status) {
           if (loop_.OnThread()) return JournalSaid(number, status);
           loop_.Post([this, number, status] {
             JournalSaid(number, status);

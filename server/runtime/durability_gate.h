@@ -7,9 +7,9 @@
 //
 // Records are passed to the journal at once, so that it can batch writes; every
 // other effect waits, in order, for all records before it. Except decisions of
-// passes: they rest on the epoch's records, which were durable before it started,
-// so negotiated steps go on while the disk is slow or full. A decision waits only
-// behind other messages to the same stream.
+// passes: they rest on the epoch's records, which were durable before it
+// started, so negotiated steps go on while the disk is slow or full. A decision
+// waits only behind other messages to the same stream.
 //
 // Threads: none; the coordinator's loop owns the only instance.
 

@@ -10,7 +10,8 @@
 namespace lockstep::runtime {
 namespace {
 
-absl::Status RestoreFrom(const journal::Kept& kept, const JournalCodec& codec,
+absl::Status RestoreFrom(const journal::LoadedJournal& kept,
+                         const JournalCodec& codec,
                          core::Coordinator* coordinator) {
   const auto snapshot = codec.parse_snapshot(kept.snapshot);
   if (absl::IsFailedPrecondition(snapshot.status())) return snapshot.status();
@@ -35,7 +36,7 @@ absl::Status RestoreFrom(const journal::Kept& kept, const JournalCodec& codec,
 absl::StatusOr<Replayed> Replay(journal::Journal* journal,
                                 const JournalCodec& codec,
                                 core::Coordinator* coordinator) {
-  absl::StatusOr<journal::Kept> kept = journal->Load();
+  absl::StatusOr<journal::LoadedJournal> kept = journal->Load();
   if (!kept.ok()) return kept.status();
   if (!kept->snapshot.empty()) {
     const absl::Status restored = RestoreFrom(*kept, codec, coordinator);

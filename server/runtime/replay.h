@@ -20,20 +20,21 @@ namespace lockstep::runtime {
 struct JournalCodec {
   std::function<std::string(const record::Record&)> record_bytes;
   std::function<absl::StatusOr<record::Record>(absl::string_view)> parse_record;
-  std::function<std::vector<std::string>(const record::Snapshot&)>
+  std::function<std::vector<std::string>(const record::StateSnapshot&)>
       snapshot_parts;
-  std::function<absl::StatusOr<record::Snapshot>(
+  std::function<absl::StatusOr<record::StateSnapshot>(
       const std::vector<std::string>&)>
       parse_snapshot;
 };
 
 struct Replayed {
   int records = 0;                 // after the snapshot, if there is one
-  std::vector<std::string> notes;  // Kept::notes
+  std::vector<std::string> notes;  // LoadedJournal::notes
 };
 
 // Errors: those of Load (DataLoss); DataLoss naming a record that cannot be
-// decoded or cannot follow; FailedPrecondition for a snapshot of a newer version.
+// decoded or cannot follow; FailedPrecondition for a snapshot of a newer
+// version.
 absl::StatusOr<Replayed> Replay(journal::Journal* journal,
                                 const JournalCodec& codec,
                                 core::Coordinator* coordinator);

@@ -57,9 +57,7 @@ TEST(RoundTripTest, WhatTheCoordinatorSays) {
   ExpectEnvelopeRoundTrips<protocol::ToWorker>();
 }
 TEST(RoundTripTest, Records) { ExpectEnvelopeRoundTrips<record::Record>(); }
-TEST(RoundTripTest, JobsOfSnapshots) {
-  ExpectRoundTrips<record::DurableJob>();
-}
+TEST(RoundTripTest, JobsOfSnapshots) { ExpectRoundTrips<record::DurableJob>(); }
 TEST(RoundTripTest, Plans) { ExpectRoundTrips<plan::Plan>(); }
 TEST(RoundTripTest, Specs) { ExpectRoundTrips<JobSpec>(); }
 TEST(RoundTripTest, Views) {

@@ -774,8 +774,8 @@ inline void Fill(Source& s, record::Departure& v) {
 inline void Fill(Source& s, record::DurableJob& v) {
   auto& [spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
          members, members_digests, revision, plan_digest, observed_order,
-         holders, left, recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
-         archived_as, adopted, epoch_floor] = v;
+         holders, left, recovery, checkpoint_prepared, checkpoint, wanted,
+         cause, ended, ended_by, archived_as, adopted, epoch_floor] = v;
   FillRanks(s, holders);
   All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
       members, members_digests, revision, plan_digest, observed_order, left,

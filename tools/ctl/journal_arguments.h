@@ -21,9 +21,9 @@ class JournalArguments {
     journal.RequireCommand();
     AddOf(journal, "verify", "Read all of it: exit code 1 if it is damaged",
           [this] { return JournalVerify(folder_); });
-    AddOf(journal, "dump", "Print its records",
-          [this] { return JournalDump(folder_, json_); })
-        .AddFlag("--json", &json_, "An object for each record, one a line");
+    AddOf(journal, "dump", "Print its records", [this] {
+      return JournalDump(folder_, json_);
+    }).AddFlag("--json", &json_, "An object for each record, one a line");
     AddOf(journal, "repair",
           "Keep what is intact up to the damage; the old files stay beside it",
           [this] { return JournalRepair(folder_); });

@@ -56,8 +56,7 @@ int JournalDump(const std::string& folder, bool json) {
     }
   }
   for (const record::Record& record : journal->records) {
-    Print(json ? absl::StrFormat("{\"record\":%s}\n",
-                                 proto::RecordJson(record))
+    Print(json ? absl::StrFormat("{\"record\":%s}\n", proto::RecordJson(record))
                : absl::StrFormat("record %s\n", proto::RecordText(record)));
   }
   return journal->damage.ok() ? 0 : RefuseJournal(journal->damage);

@@ -1,5 +1,5 @@
-// `lockstepctl journal`: verifies, prints and repairs the journal of a daemon that
-// does not run.
+// `lockstepctl journal`: verifies, prints and repairs the journal of a daemon
+// that does not run.
 //
 // Each function returns the exit code: 0 ok, 1 damaged or refused.
 
@@ -14,8 +14,8 @@ namespace lockstep::ctl {
 // returns 1, if there is one.
 int JournalVerify(const std::string& folder);
 
-// Prints the snapshot's jobs and every record behind it, each in a line; as JSON
-// an object each. Ends before a damaged record, and returns 1.
+// Prints the snapshot's jobs and every record behind it, each in a line; as
+// JSON an object each. Ends before a damaged record, and returns 1.
 int JournalDump(const std::string& folder, bool json);
 
 // Keeps what is intact up to the damage; an intact journal stays as it is.

@@ -298,12 +298,12 @@ int Main(int argc, char** argv) {
   }
   if (runs && !arguments.common.address.empty() &&
       arguments.run.journal != "memory") {
-    return Refuse(absl::InvalidArgumentError(absl::StrCat(
-                      "--journal is for a private coordinator, and --address "
-                      "names ",
-                      arguments.common.address,
-                      ": give --journal to its lockstepd")),
-                  kUsage);
+    return Refuse(
+        absl::InvalidArgumentError(absl::StrCat(
+            "--journal is for a private coordinator, and --address "
+            "names ",
+            arguments.common.address, ": give --journal to its lockstepd")),
+        kUsage);
   }
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());

@@ -31,6 +31,7 @@ MAY_INCLUDE = {
     "proto": _PLAN,
     "server/core": [*_PLAN, "plan/verify"],
     "server": [*_PLAN, "plan/verify", "proto", "server/core"],
+    "server/offline": [*_PLAN, "plan/verify", "proto", "server/core", "server"],
     "client": [],
     "client/transport": [*_PLAN, _API, "kernels", "client/transport/common"],
     "client/transport/common": _TRANSPORT,

@@ -193,7 +193,7 @@ class History {
 
   std::mt19937 rng_;
   std::mt19937 snapshots_;  // of its own: the histories stay as they are
-  const int fault_rate_;  // of 200 moves
+  const int fault_rate_;    // of 200 moves
   SimCluster cluster_{kActors, kSteps};
   int jobs_ = 0;
 };

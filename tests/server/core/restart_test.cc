@@ -78,7 +78,7 @@ TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
               Includes(Persists(JobEnded(record::JobOutcome::kCompleted))));
 }
 
-// Its Left was lost with the coordinator: Leave must not fail.
+// The worker's Left was lost with the coordinator: Leave must not fail.
 TEST(RestartTest, WhoLeftBeforeTheJobsEndIsToldSoAfterIt) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
@@ -312,10 +312,9 @@ TEST(RestartTest, TheNewTermIsOnEveryMessage) {
 class RepairedTest : public testing::Test {
  protected:
   RepairedTest() {
-    core_.Restore(*StateOf(
-        {.records = 40,
-         .epoch_floor = {1000},
-         .jobs = {{.spec = spec_, .epoch_floor = {1000}}}}));
+    core_.Restore(*StateOf({.records = 40,
+                            .epoch_floor = {1000},
+                            .jobs = {{.spec = spec_, .epoch_floor = {1000}}}}));
   }
   Effects Hello(uint64_t session, const protocol::Hello& hello) {
     return core_.Step(now_, MessageReceived{{session}, {name_, {}, {}, hello}});

@@ -293,7 +293,7 @@ class SimCluster {
       std::make_unique<Coordinator>(CoordinatorOptions{});
   Promises promises_;
   std::vector<record::Record> records_;
-  std::optional<record::Snapshot> snapshot_;
+  std::optional<record::StateSnapshot> snapshot_;
   bool hold_compilations_ = false;
   std::vector<Compile> compilations_;
   JobSpec spec_;

@@ -83,7 +83,7 @@ class JournalContract : public testing::TestWithParam<MakeShelf> {
   }
 
   absl::StatusOr<std::vector<std::string>> Load() {
-    absl::StatusOr<Kept> kept = shelf_->Open()->Load();
+    absl::StatusOr<LoadedJournal> kept = shelf_->Open()->Load();
     if (!kept.ok()) return kept.status();
     return std::move(kept->records);
   }

@@ -27,7 +27,9 @@ class JournalFolder {
   ~JournalFolder() { std::filesystem::remove_all(parent_); }
 
   std::string path() const { return parent_ + "/journal"; }
-  std::string File(const std::string& name) const { return path() + "/" + name; }
+  std::string File(const std::string& name) const {
+    return path() + "/" + name;
+  }
 
   std::string Read(const std::string& name) const {
     std::ifstream in(File(name), std::ios::binary);
@@ -47,7 +49,7 @@ class JournalFolder {
     sqlite3_close(db);
   }
 
-  absl::StatusOr<Kept> Load() const {
+  absl::StatusOr<LoadedJournal> Load() const {
     auto journal = SqliteJournal::Open(path());
     if (!journal.ok()) return journal.status();
     return (*journal)->Load();

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "tests/server/journal/journal_contract.h"
 #include "tests/server/journal/journal_folder.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::journal {
 namespace {
@@ -21,8 +22,8 @@ std::string CrashRecord(int number) {
                       std::string(number * 37 % 3000, 'x'));
 }
 
-// The child: appends records from `first` on, several at a time, compacts now and
-// then, and writes the number of each durable record to `pipe`.
+// The child: appends records from `first` on, several at a time, compacts now
+// and then, and writes the number of each durable record to `pipe`.
 [[noreturn]] void AppendUntilKilled(const std::string& path, int first,
                                     int pipe) {
   auto journal = SqliteJournal::Open(path);
@@ -51,6 +52,9 @@ int LastTold(int pipe) {
 }
 
 TEST(SqliteCrashTest, WhatWasDurableIsThereAfterAKill) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "a forked child starts threads, which it does not allow";
+  }
   const char* const rounds = getenv("LOCKSTEP_JOURNAL_KILLS");
   const int kills = rounds == nullptr ? 25 : atoi(rounds);
   const JournalFolder folder;

@@ -17,8 +17,8 @@ const std::vector<std::string>& DamageRecords() {
   return records;
 }
 
-// A journal whose newest records are in the log, as after kill -9, and a copy of
-// its files.
+// A journal whose newest records are in the log, as after kill -9, and a copy
+// of its files.
 class KilledJournal {
  public:
   // The first `in_database` records are in the database file.
@@ -40,8 +40,8 @@ class KilledJournal {
   const std::map<std::string, std::string>& files() const { return files_; }
 
   // Loads a copy of which one file has other bytes.
-  absl::StatusOr<Kept> LoadWith(const std::string& changed,
-                                const std::string& bytes) {
+  absl::StatusOr<LoadedJournal> LoadWith(const std::string& changed,
+                                         const std::string& bytes) {
     for (const auto& [name, content] : files_) {
       folder_.Write(name, name == changed ? bytes : content);
     }
@@ -56,14 +56,14 @@ class KilledJournal {
 
 // All records, or an error that names what is damaged. A damaged mark proves
 // nothing, and a note says so.
-void ExpectNothingWrong(const absl::StatusOr<Kept>& kept,
+void ExpectNothingWrong(const absl::StatusOr<LoadedJournal>& kept,
                         const std::string& what) {
   if (kept.ok()) {
     EXPECT_EQ(kept->records, DamageRecords()) << what;
     return;
   }
-  EXPECT_THAT(kept.status().code(), AnyOf(absl::StatusCode::kDataLoss,
-                                          absl::StatusCode::kInternal))
+  EXPECT_THAT(kept.status().code(),
+              AnyOf(absl::StatusCode::kDataLoss, absl::StatusCode::kInternal))
       << what << ": " << kept.status();
   EXPECT_THAT(std::string(kept.status().message()),
               AnyOf(HasSubstr("damaged"), HasSubstr("journal.db"),
@@ -93,8 +93,8 @@ TEST_P(DamageTest, AFlippedBitIsNoticedOrHarmless) {
       const int bit = static_cast<int>(random() % 8);
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
       const auto kept = killed_.LoadWith(name, flipped);
-      ExpectNothingWrong(
-          kept, absl::StrCat(name, ", byte ", at, ", bit ", bit));
+      ExpectNothingWrong(kept,
+                         absl::StrCat(name, ", byte ", at, ", bit ", bit));
       refused += !kept.ok();
     }
   }
@@ -121,15 +121,14 @@ TEST_P(DamageTest, ACutLogLosesItsEndOnlyAndANoteSaysSo) {
 TEST_P(DamageTest, ACutDatabaseIsRefused) {
   const std::string& database = killed_.files().at("journal.db");
   for (size_t size = 0; size < database.size(); size += 511) {
-    const auto kept =
-        killed_.LoadWith("journal.db", database.substr(0, size));
+    const auto kept = killed_.LoadWith("journal.db", database.substr(0, size));
     ExpectNothingWrong(kept, absl::StrCat("cut at ", size));
   }
 }
 
 TEST_P(DamageTest, WhatWasRefusedIsNotChanged) {
-  std::string flipped = killed_.files().at(GetParam() == 5 ? "journal.db"
-                                                           : "journal.db-wal");
+  std::string flipped =
+      killed_.files().at(GetParam() == 5 ? "journal.db" : "journal.db-wal");
   const std::string name = GetParam() == 5 ? "journal.db" : "journal.db-wal";
   const size_t at = flipped.rfind("ddd");
   flipped[at] = 'e';

@@ -1,5 +1,5 @@
-// A disk without room, and one that fails, under a journal: SQLite's files behind
-// a layer of this test.
+// A disk without room, and one that fails, under a journal: SQLite's files
+// behind a layer of this test.
 
 #include <sqlite3.h>
 
@@ -147,7 +147,7 @@ class FlakyDiskTest : public testing::Test {
     while (troubles_.size() < number) changed_.Wait(&mutex_);
     return troubles_[number - 1];
   }
-  absl::StatusOr<Kept> LoadAgain() {
+  absl::StatusOr<LoadedJournal> LoadAgain() {
     journal_.reset();
     return folder_.Load();
   }

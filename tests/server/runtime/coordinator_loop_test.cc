@@ -59,21 +59,20 @@ class CoordinatorLoopTest : public testing::Test {
                .journal = std::make_unique<FakeJournal>(&disk_),
                .codec = {.record_bytes =
                              [this](const record::Record& record) {
-                               return absl::StrCat(
-                                   record.number, std::string(padding_, ' '));
+                               return absl::StrCat(record.number,
+                                                   std::string(padding_, ' '));
                              },
                          .snapshot_parts =
-                             [](const record::Snapshot& snapshot) {
+                             [](const record::StateSnapshot& snapshot) {
                                return std::vector<std::string>{
                                    absl::StrCat(snapshot.records)};
                              }},
                .clock = &clock_,
                .events = &log_,
                .metrics = &metrics_,
-               .on_journal_failure =
-                   [this](const absl::Status& status) {
-                     journal_failed_.set_value(status);
-                   }}) {}
+               .on_journal_failure = [this](const absl::Status& status) {
+                 journal_failed_.set_value(status);
+               }}) {}
 
   FakeLine& Open(size_t room = 1000) {
     lines_.push_back(std::make_unique<FakeLine>(&loop_, room));

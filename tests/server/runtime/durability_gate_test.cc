@@ -83,7 +83,8 @@ TEST(DurabilityGateTest, DecisionsOfPassesWaitForNoRecord) {
   gate.Admit({Record(1), Warn(1), Decide(2)});
   EXPECT_EQ(gate.Release().size(), 1u) << "to a stream without other messages";
   gate.Admit({Decide(1)});
-  EXPECT_EQ(gate.Release().size(), 0u) << "a stream's messages keep their order";
+  EXPECT_EQ(gate.Release().size(), 0u)
+      << "a stream's messages keep their order";
   gate.MarkDurable(1);
   const core::Effects rest = gate.Release();
   ASSERT_EQ(rest.size(), 2u);

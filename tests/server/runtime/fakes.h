@@ -151,7 +151,9 @@ class FakeJournal final : public journal::Journal {
  public:
   explicit FakeJournal(SlowDisk* disk) : disk_(disk) {}
   ~FakeJournal() override { disk_->Finish(absl::CancelledError("closed")); }
-  absl::StatusOr<journal::Kept> Load() override { return journal::Kept{}; }
+  absl::StatusOr<journal::LoadedJournal> Load() override {
+    return journal::LoadedJournal{};
+  }
   void Append(std::string record, Durable durable) override {
     disk_->Append(std::move(record), std::move(durable));
   }

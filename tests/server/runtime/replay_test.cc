@@ -32,9 +32,8 @@ class ReplayTest : public testing::Test {
           if (found != records_.end()) return found->second;
           return absl::InvalidArgumentError("no record");
         },
-        .parse_snapshot = [this](const std::vector<std::string>&) {
-          return snapshot_;
-        }};
+        .parse_snapshot =
+            [this](const std::vector<std::string>&) { return snapshot_; }};
     const auto replayed = Replay(&journal, codec, &coordinator_);
     if (!replayed.ok()) return replayed.status();
     return replayed->records;
@@ -51,7 +50,7 @@ class ReplayTest : public testing::Test {
       .body = record::JobCreated{.spec = SpecOf("digits", 2)}};
   journal::MemoryStore store_;
   std::map<std::string, record::Record> records_;
-  absl::StatusOr<record::Snapshot> snapshot_;
+  absl::StatusOr<record::StateSnapshot> snapshot_;
   core::Coordinator coordinator_{{}};
 };
 
@@ -98,7 +97,7 @@ TEST_F(ReplayTest, ASnapshotStandsForTheRecordsBeforeIt) {
 TEST_F(ReplayTest, ASnapshotOfOtherRecordsIsRefused) {
   Keep(created_);
   Compact();
-  snapshot_ = record::Snapshot{.records = 7};
+  snapshot_ = record::StateSnapshot{.records = 7};
   EXPECT_EQ(Replayed().status().code(), absl::StatusCode::kDataLoss);
   snapshot_ = absl::FailedPreconditionError("version 9");
   EXPECT_EQ(Replayed().status().code(), absl::StatusCode::kFailedPrecondition);
