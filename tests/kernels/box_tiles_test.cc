@@ -39,6 +39,20 @@ void ForThreads(const TiledBox& box, F f) {
   }
 }
 
+// Once, not in the code of every type: each contains all words or all sums.
+template <class Box>
+void MoveAll(const Box& box) {
+  ForThreads(box, [&](uint32_t tile, uint32_t thread) {
+    MoveTile(box, tile, thread);
+  });
+}
+
+void SumAll(const TiledBox& box, bool add) {
+  ForThreads(box, [&](uint32_t tile, uint32_t thread) {
+    SumTile(box, tile, thread, add);
+  });
+}
+
 template <class T>
 class BoxTilesTest : public testing::Test {
  protected:
@@ -55,9 +69,7 @@ class BoxTilesTest : public testing::Test {
     ForPieces(got.boxes, [&](const StridedBox& box) {
       const TiledBox tiled =
           TileCopy(box, got.in.data(), got.out[box.out_memory].data());
-      ForThreads(tiled, [&](uint32_t tile, uint32_t thread) {
-        MoveTile(tiled, tile, thread);
-      });
+      MoveAll(tiled);
     });
     ExpectSame(got, want, seed);
   }
@@ -71,9 +83,7 @@ class BoxTilesTest : public testing::Test {
       ForPieces({BoxOf(fill)}, [&](const StridedBox& box) {
         const TiledFill tiled =
             TileFill(box, fill.value, got.out[box.out_memory].data());
-        ForThreads(tiled, [&](uint32_t tile, uint32_t thread) {
-          MoveTile(tiled, tile, thread);
-        });
+        MoveAll(tiled);
       });
     }
     ExpectSame(got, want, seed);
@@ -85,9 +95,7 @@ class BoxTilesTest : public testing::Test {
     ForPieces(got.boxes, [&](const StridedBox& box) {
       const TiledBox tiled =
           TileSum(box, got.in.data(), got.out[box.out_memory].data());
-      ForThreads(tiled, [&](uint32_t tile, uint32_t thread) {
-        SumTile(tiled, tile, thread, add);
-      });
+      SumAll(tiled, add);
     });
     ExpectSame(got, want, seed);
   }
@@ -141,9 +149,7 @@ TEST(BoxTilesRowsTest, ARowHasAnyAlignmentOnBothSides) {
                                          .out_strides = {1}},
                                         in.data(), got.data());
         ASSERT_EQ(tiled.item, TiledBox::Item::kChunks);
-        ForThreads(tiled, [&](uint32_t tile, uint32_t thread) {
-          MoveTile(tiled, tile, thread);
-        });
+        MoveAll(tiled);
         EXPECT_TRUE(SameBits(got, want))
             << bytes << " bytes from " << from << " to " << to;
       }
@@ -164,24 +170,18 @@ TEST(BoxTilesRowsTest, ComplexNumbersAreAlignedToTheirParts) {
                     .out_strides = {1}};
   std::copy_n(in.begin() + 1, 100, want.begin());
   const TiledBox copy = TileCopy(box, in.data(), got.data());
-  ForThreads(copy, [&](uint32_t tile, uint32_t thread) {
-    MoveTile(copy, tile, thread);
-  });
+  MoveAll(copy);
   EXPECT_EQ(got, want);
   for (size_t i = 0; i < 100; ++i) want[i] += in[i + 1];
   const TiledBox sum = TileSum(box, in.data(), got.data());
-  ForThreads(sum, [&](uint32_t tile, uint32_t thread) {
-    SumTile(sum, tile, thread, true);
-  });
+  SumAll(sum, true);
   EXPECT_EQ(got, want);
   box.counts[0] = 3;
   got.assign(got.size(), 9);
   const double value[] = {4, 5};
   const TiledFill fill =
       TileFill(box, reinterpret_cast<const std::byte*>(value), got.data() + 1);
-  ForThreads(fill, [&](uint32_t tile, uint32_t thread) {
-    MoveTile(fill, tile, thread);
-  });
+  MoveAll(fill);
   EXPECT_EQ(std::vector<double>(got.begin(), got.begin() + 8),
             (std::vector<double>{9, 4, 5, 4, 5, 4, 5, 9}));
 }
