@@ -10,7 +10,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-using Tree = nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr uint64_t kVersionMax = 2;
 constexpr int64_t kRanksMax = 1'000'000;
@@ -19,8 +19,8 @@ absl::Status Wrong(absl::string_view field, absl::string_view fault) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", fault));
 }
 
-absl::StatusOr<Tree> ParseVersioned(absl::string_view text) {
-  absl::StatusOr<Tree> tree = ParseStrictJson(text);
+absl::StatusOr<Json> ParseVersioned(absl::string_view text) {
+  absl::StatusOr<Json> tree = ParseStrictJson(text);
   if (!tree.ok()) return tree;
   if (!tree->is_object()) {
     return absl::InvalidArgumentError("the text is no object, {...}");
@@ -40,7 +40,7 @@ absl::StatusOr<Tree> ParseVersioned(absl::string_view text) {
 }
 
 // "Replicated", {"ZeroPartitioned": {"stage": 2}} or "TensorParallel".
-absl::StatusOr<SeedStrategy> ParseStrategy(const Tree& tree) {
+absl::StatusOr<SeedStrategy> ParseStrategy(const Json& tree) {
   if (tree == "Replicated") return SeedStrategy::kReplicated;
   if (tree == "TensorParallel") return SeedStrategy::kTensorParallel;
   if (tree.is_object() && tree.size() == 1 &&
@@ -53,7 +53,7 @@ absl::StatusOr<SeedStrategy> ParseStrategy(const Tree& tree) {
                             Printable(tree.dump().substr(0, 100))));
 }
 
-absl::Status ReadSplitDims(const Tree& tree, SeedSharding* sharding) {
+absl::Status ReadSplitDims(const Json& tree, SeedSharding* sharding) {
   const auto dims = tree.find("split_dims");
   if (dims == tree.end()) return absl::OkStatus();
   if (!dims->is_object()) return Wrong("split_dims", "must be an object");
@@ -68,16 +68,16 @@ absl::Status ReadSplitDims(const Tree& tree, SeedSharding* sharding) {
 }
 
 // The object that has the strategy: the outermost one, or rank 0's entry.
-absl::StatusOr<const Tree*> FindStrategy(const Tree& tree, int64_t ranks) {
+absl::StatusOr<const Json*> FindStrategy(const Json& tree, int64_t ranks) {
   if (!tree.contains("shards")) return &tree;
   if (tree.contains("strategy")) {
     return Wrong("shards", "is there beside a strategy for all ranks");
   }
-  const Tree& shards = tree["shards"];
+  const Json& shards = tree["shards"];
   if (!shards.is_array()) return Wrong("shards", "must be a list");
-  const Tree* found = nullptr;
-  for (const Tree& shard : shards) {
-    if (!shard.is_object() || shard.value("rank", Tree()) != 0) continue;
+  const Json* found = nullptr;
+  for (const Json& shard : shards) {
+    if (!shard.is_object() || shard.value("rank", Json()) != 0) continue;
     if (found != nullptr) return Wrong("shards", "has rank 0 twice");
     found = &shard;
   }
@@ -93,7 +93,7 @@ absl::StatusOr<const Tree*> FindStrategy(const Tree& tree, int64_t ranks) {
 }  // namespace
 
 absl::StatusOr<SeedSharding> ParseSeedSharding(absl::string_view text) {
-  const absl::StatusOr<Tree> tree = ParseVersioned(text);
+  const absl::StatusOr<Json> tree = ParseVersioned(text);
   if (!tree.ok()) return tree.status();
   absl::Status status;
   int64_t ranks = 0;
@@ -102,7 +102,7 @@ absl::StatusOr<SeedSharding> ParseSeedSharding(absl::string_view text) {
   if (ranks < 1 || ranks > kRanksMax) {
     return Wrong("world_size", absl::StrCat("must be 1 to ", kRanksMax));
   }
-  const absl::StatusOr<const Tree*> of = FindStrategy(*tree, ranks);
+  const absl::StatusOr<const Json*> of = FindStrategy(*tree, ranks);
   if (!of.ok()) return of.status();
   const auto strategy = (*of)->find("strategy");
   if (strategy == (*of)->end()) return Wrong("strategy", "is missing");
@@ -119,7 +119,7 @@ absl::StatusOr<SeedSharding> ParseSeedSharding(absl::string_view text) {
 }
 
 absl::StatusOr<TrainingState> ParseSeedTraining(absl::string_view text) {
-  const absl::StatusOr<Tree> tree = ParseVersioned(text);
+  const absl::StatusOr<Json> tree = ParseVersioned(text);
   if (!tree.ok()) return tree.status();
   absl::Status status;
   TrainingState training;

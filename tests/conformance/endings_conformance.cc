@@ -17,7 +17,7 @@ namespace {
 using conformance::Member;
 using conformance::Values;
 
-constexpr size_t kCounts[] = {3, kUnderSanitizer ? 300'000 : 600'000};
+constexpr size_t kEndingCounts[] = {3, kUnderSanitizer ? 300'000 : 600'000};
 constexpr int kRounds = kUnderSanitizer ? 3 : 10;
 
 absl::Status Sum(Member& m, Values& values) {
@@ -31,7 +31,7 @@ bool Says(const absl::Status& status, const std::string& cause) {
 
 TEST_P(CommunicatorConformance, AbortEndsWhatWaitsAndWhatIsQueued) {
   if (size() == 1) return;  // nothing waits
-  for (size_t count : kCounts) {
+  for (size_t count : kEndingCounts) {
     Reconnect();
     Together([&](Member& m) {
       if (m.rank != 0) return;  // the others never arrive
@@ -87,7 +87,7 @@ TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
     std::atomic<int> begun{0};
     std::atomic<bool> aborted{false};
     Together([&](Member& m) {
-      Values values(DType::kF32, kCounts[1]);
+      Values values(DType::kF32, kEndingCounts[1]);
       std::thread aborter;
       if (m.rank == who) {
         aborter = std::thread([&] {
@@ -119,7 +119,7 @@ TEST_P(CommunicatorConformance, AbortByOneEndsAllAtAnyMoment) {
 TEST_P(CommunicatorConformance, APeerThatGoesIsNamed) {
   if (size() == 1) return;  // no peer
   if (!promises().notices_who_goes) return;
-  for (size_t count : kCounts) {
+  for (size_t count : kEndingCounts) {
     Reconnect();
     std::atomic<int> blamed{0};
     Together([&](Member& m) {
@@ -140,7 +140,7 @@ TEST_P(CommunicatorConformance, APeerThatGoesIsNamed) {
 }
 
 TEST_P(CommunicatorConformance, DestructionEndsWhatIsUnderWay) {
-  for (size_t count : kCounts) {
+  for (size_t count : kEndingCounts) {
     Reconnect();
     Together([&](Member& m) {
       if (m.rank == 0 && m.size > 1) return;  // never arrives
@@ -162,7 +162,7 @@ TEST_P(CommunicatorConformance, WhoIsDoneMayGo) {
   for (int round = 0; round < kRounds; ++round) {
     Reconnect();
     Together([&](Member& m) {
-      Values values(DType::kF32, kCounts[1]);
+      Values values(DType::kF32, kEndingCounts[1]);
       values.Set(7, 1.0f);
       ASSERT_TRUE(Sum(m, values).ok());
       EXPECT_TRUE(m.stream.Synchronize().ok()) << m.comm.status();

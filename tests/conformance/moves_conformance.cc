@@ -17,7 +17,7 @@ using conformance::Member;
 using conformance::Values;
 
 // Empty; small enough for an announcement; in several pieces.
-constexpr size_t kCounts[] = {0, 333, kUnderSanitizer ? 100'007 : 300'007};
+constexpr size_t kMovedCounts[] = {0, 333, kUnderSanitizer ? 100'007 : 300'007};
 
 // All dtypes where that is cheap: the operations only copy bytes.
 std::vector<DType> DTypesFor(size_t count) {
@@ -26,7 +26,7 @@ std::vector<DType> DTypesFor(size_t count) {
 }
 
 TEST_P(CommunicatorConformance, AllGathersEveryType) {
-  for (size_t count : kCounts) {
+  for (size_t count : kMovedCounts) {
     for (DType dtype : DTypesFor(count)) {
       Together([&](Member& m) {
         Values expected(dtype, count * m.size);
@@ -53,7 +53,7 @@ TEST_P(CommunicatorConformance, AllGathersEveryType) {
 }
 
 TEST_P(CommunicatorConformance, BroadcastsFromEveryRoot) {
-  for (size_t count : kCounts) {
+  for (size_t count : kMovedCounts) {
     for (DType dtype : DTypesFor(count)) {
       for (int root = 0; root < size(); ++root) {
         if (dtype != DType::kF32 && root != size() / 2) continue;
@@ -78,7 +78,7 @@ Values Block(DType dtype, size_t count, int from, int to) {
 }
 
 TEST_P(CommunicatorConformance, ExchangesBlocksAllToAll) {
-  for (size_t count : kCounts) {
+  for (size_t count : kMovedCounts) {
     for (DType dtype : DTypesFor(count)) {
       Together([&](Member& m) {
         Values in(dtype, count * m.size);
@@ -137,7 +137,7 @@ TEST_P(CommunicatorConformance, ExchangesUnevenBlocks) {
 
 TEST_P(CommunicatorConformance, PassesBytesRoundARing) {
   if (size() == 1) return;  // a ring of one
-  for (size_t count : kCounts) {
+  for (size_t count : kMovedCounts) {
     for (DType dtype : DTypesFor(count)) {
       Together([&](Member& m) {
         // Rank 0 sends first, the others receive first: no group is needed.

@@ -16,19 +16,19 @@
 namespace lockstep::kernels {
 namespace {
 
-struct Format {
+struct HalfFormat {
   int exponent_bits;
   int fraction_bits;
 };
 template <class H>
-constexpr Format kFormat = {5, 10};
+constexpr HalfFormat kHalfFormat = {5, 10};
 template <>
-constexpr Format kFormat<BF16> = {8, 7};
+constexpr HalfFormat kHalfFormat<BF16> = {8, 7};
 
 // The value of a 16-bit float, by the definition of IEEE 754.
 template <class H>
-double ValueOf(H half) {
-  const auto [exponent_bits, fraction_bits] = kFormat<H>;
+double ValueOfHalf(H half) {
+  const auto [exponent_bits, fraction_bits] = kHalfFormat<H>;
   const int exponent_max = (1 << exponent_bits) - 1;
   const int bias = exponent_max / 2;
   const int exponent = (half.bits >> fraction_bits) & exponent_max;
@@ -45,17 +45,18 @@ double ValueOf(H half) {
 template <class H>
 class HalfTest : public testing::Test {
  protected:
-  static constexpr uint32_t kInfinity = ((1u << kFormat<H>.exponent_bits) - 1)
-                                        << kFormat<H>.fraction_bits;
+  static constexpr uint32_t kInfinity =
+      ((1u << kHalfFormat<H>.exponent_bits) - 1)
+      << kHalfFormat<H>.fraction_bits;
 
   static H Of(uint32_t bits) { return {static_cast<uint16_t>(bits)}; }
 
   // The midpoint between the positive neighbours `bits` and `bits + 1`, above
   // which values round up; infinity counts as the next power of two.
   static double Midpoint(uint32_t bits) {
-    const double low = ValueOf(Of(bits));
-    if (bits + 1 < kInfinity) return (low + ValueOf(Of(bits + 1))) / 2;
-    return low + (low - ValueOf(Of(bits - 1))) / 2;
+    const double low = ValueOfHalf(Of(bits));
+    if (bits + 1 < kInfinity) return (low + ValueOfHalf(Of(bits + 1))) / 2;
+    return low + (low - ValueOfHalf(Of(bits - 1))) / 2;
   }
 
   template <class F>
@@ -84,7 +85,7 @@ TYPED_TEST_SUITE(HalfTest, HalfTypes);
 TYPED_TEST(HalfTest, EveryValueWidensToItsDefinitionAndComesBack) {
   for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const TypeParam half = this->Of(bits);
-    const double value = ValueOf(half);
+    const double value = ValueOfHalf(half);
     if (std::isnan(value)) continue;
     ASSERT_EQ(RawBits<double>(ToF32(half)), RawBits(value)) << bits;
     ASSERT_EQ(ConvertTo<TypeParam>(ToF32(half)).bits, bits);
@@ -93,10 +94,10 @@ TYPED_TEST(HalfTest, EveryValueWidensToItsDefinitionAndComesBack) {
 }
 
 TYPED_TEST(HalfTest, EveryNaNBecomesQuietAndKeepsSignAndPayload) {
-  const uint32_t quiet = 1u << (kFormat<TypeParam>.fraction_bits - 1);
+  const uint32_t quiet = 1u << (kHalfFormat<TypeParam>.fraction_bits - 1);
   for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
     const TypeParam half = this->Of(bits);
-    if (!std::isnan(ValueOf(half))) continue;
+    if (!std::isnan(ValueOfHalf(half))) continue;
     ASSERT_TRUE(std::isnan(ToF32(half))) << bits;
     ASSERT_TRUE(BitsOf(ToF32(half)) & 0x00400000u) << "signalling: " << bits;
     ASSERT_EQ(ConvertTo<TypeParam>(ToF32(half)).bits, bits | quiet);
@@ -107,7 +108,7 @@ TYPED_TEST(HalfTest, ANaNWhosePayloadIsLostStaysNaN) {
   for (uint32_t sign : {0u, 0x80000000u}) {
     const float signalling = FloatOf(sign | 0x7f800001u);
     const TypeParam half = ConvertTo<TypeParam>(signalling);
-    EXPECT_TRUE(std::isnan(ValueOf(half)));
+    EXPECT_TRUE(std::isnan(ValueOfHalf(half)));
     EXPECT_EQ(half.bits >> 15, sign >> 31);
   }
 }

@@ -12,8 +12,8 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin,
-                             ReduceOp::kMax, ReduceOp::kProd};
+constexpr ReduceOp kAnyOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMin,
+                                ReduceOp::kMax, ReduceOp::kProd};
 
 template <class T>
 class ReduceAnyTest : public testing::Test {
@@ -29,7 +29,7 @@ class ReduceAnyTest : public testing::Test {
 
   static std::vector<ReduceOp> Ops() {
     std::vector<ReduceOp> ops;
-    for (ReduceOp op : kOps) {
+    for (ReduceOp op : kAnyOps) {
       if (CanReduceAny(DTypeOf<T>(), op)) ops.push_back(op);
     }
     return ops;
@@ -175,7 +175,7 @@ TYPED_TEST(ReduceAnyF8Test, EveryPairIsComputedInF32AndRoundedOnce) {
 TYPED_TEST(ReduceAnyF8Test, OneNaNAnywhereIsTheAnswer) {
   const TypeParam one = ToF8<TypeParam>(1);
   const TypeParam nan = ToF8<TypeParam>(std::nanf(""));
-  for (ReduceOp op : kOps) {
+  for (ReduceOp op : kAnyOps) {
     for (size_t row = 0; row < 3; ++row) {
       std::vector<TypeParam> column(3, one);
       column[row] = nan;
@@ -198,7 +198,7 @@ TEST(ReduceAnyF8OverflowTest, IsNaNInE4M3AndInfinityInE5M2) {
 TEST(CanReduceAnyTest, IsTheTableOfTheHeader) {
   const auto row = [](DType dtype) {
     std::string row;
-    for (ReduceOp op : kOps) row += CanReduceAny(dtype, op) ? 'x' : '-';
+    for (ReduceOp op : kAnyOps) row += CanReduceAny(dtype, op) ? 'x' : '-';
     return row;
   };
   for (DType dtype : kTransportDTypes) EXPECT_EQ(row(dtype), "-----");
@@ -216,7 +216,7 @@ TEST(ReduceAnyDeathTest, RefusesWhatItCannotReduceAndNoRows) {
   double out[2];
   const void* const rows[] = {x};
   for (DType dtype : kAllDTypes) {
-    for (ReduceOp op : kOps) {
+    for (ReduceOp op : kAnyOps) {
       if (CanReduceAny(dtype, op)) continue;
       if (IsTransportDType(dtype) && dtype != DType::kF32) continue;
       EXPECT_DEATH(ReduceAny(rows, out, 1, dtype, op), "ReduceAny");

@@ -10,8 +10,8 @@ using testing::ElementsAre;
 
 const Mesh kMesh{{{"data", 2}, {"model", 3}}};
 
-std::string ErrorOf(const std::vector<std::string>& axes,
-                    const std::vector<std::vector<int>>& index_groups) {
+std::string ErrorOfGroups(const std::vector<std::string>& axes,
+                          const std::vector<std::vector<int>>& index_groups) {
   const auto groups = GroupsOver(kMesh, axes, index_groups);
   EXPECT_EQ(groups.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(groups.status().message());
@@ -36,19 +36,21 @@ TEST(AxisGroupsTest, TheOrderInAListIsTheOrderOfItsMembers) {
 }
 
 TEST(AxisGroupsTest, RefusesUnknownAxes) {
-  EXPECT_EQ(ErrorOf({"batch"}, {}),
+  EXPECT_EQ(ErrorOfGroups({"batch"}, {}),
             "the mesh data=2,model=3 has no axis batch");
-  EXPECT_EQ(ErrorOf({"data", "data"}, {}), "the axis data is named twice");
+  EXPECT_EQ(ErrorOfGroups({"data", "data"}, {}),
+            "the axis data is named twice");
 }
 
 TEST(AxisGroupsTest, RefusesGroupsThatAreNoPartition) {
-  EXPECT_EQ(ErrorOf({"model"}, {{0, 1}, {1, 2}}),
+  EXPECT_EQ(ErrorOfGroups({"model"}, {{0, 1}, {1, 2}}),
             "the index groups have 1 twice");
-  EXPECT_EQ(ErrorOf({"model"}, {{0, 1}}),
+  EXPECT_EQ(ErrorOfGroups({"model"}, {{0, 1}}),
             "the index groups lack 2: each of the 3 members must be in one");
-  EXPECT_EQ(ErrorOf({"model"}, {{0, 1}, {2, 3}}),
+  EXPECT_EQ(ErrorOfGroups({"model"}, {{0, 1}, {2, 3}}),
             "the index groups have 3, which is outside of the 3 members");
-  EXPECT_EQ(ErrorOf({"model"}, {{0, 1, 2}, {}}), "an index group is empty");
+  EXPECT_EQ(ErrorOfGroups({"model"}, {{0, 1, 2}, {}}),
+            "an index group is empty");
 }
 
 }  // namespace
