@@ -6,7 +6,7 @@
 #   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf classes, and gRPC's of services
 #   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
-#                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [PCH <a.h> ...])
+#                          [TIMEOUT seconds] [NO_UNITY] [ONE_THREAD] [SANITIZED_ONLY])
 #   lockstep_register_test(NAME  COMMAND program args ...  [LABELS ...] [ENV A=b ...]
 #                          [NEEDS target ... | NOTHING] [TIMEOUT seconds]
 #                          [PROCESSORS n] [SERIAL])
@@ -24,7 +24,9 @@
 # target of this project and depends on all programs that it starts
 # (add_dependencies) can be built and run alone; any other COMMAND needs all
 # targets, or those of NEEDS. ONE_THREAD: has nothing for ThreadSanitizer to
-# find; the tsan preset leaves it out.
+# find; the tsan preset leaves it out. SANITIZED_ONLY: runs the same cases under
+# AddressSanitizer, and needs neither speed nor programs; the release preset
+# leaves it out. What a preset leaves out can still be built there by its name.
 #
 # PCH precompiles third-party headers for a target (`<grpcpp/grpcpp.h>`): it
 # pays from about three files that include gRPC, 4.1 s each without and 2.3 s
@@ -97,6 +99,9 @@ function(lockstep_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PCH" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
+    if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+      set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    endif()
     if(LOCKSTEP_UNITY)
       set_target_properties(${name} PROPERTIES UNITY_BUILD ON
                             UNITY_BUILD_BATCH_SIZE ${lockstep_unity_batch})
@@ -139,7 +144,8 @@ function(_lockstep_test_precompiled)
 endfunction()
 
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "NO_UNITY;ONE_THREAD" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "NO_UNITY;ONE_THREAD;SANITIZED_ONLY" "TIMEOUT" "SOURCES;DEPS;LABELS"
+                        ${ARGN})
   find_package(GTest REQUIRED CONFIG)
   add_executable(${name} ${ARG_SOURCES})
   _lockstep_test_precompiled()
@@ -151,11 +157,28 @@ function(lockstep_test name)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON
                           UNITY_BUILD_BATCH_SIZE ${lockstep_unity_batch_of_tests})
   endif()
-  if(ARG_ONE_THREAD AND LOCKSTEP_PRESET STREQUAL "tsan")
+  set_target_properties(${name} PROPERTIES LOCKSTEP_SANITIZED_ONLY ${ARG_SANITIZED_ONLY})
+  if(ARG_SANITIZED_ONLY)
+    _lockstep_refuse_shortened(${name} ${ARG_SOURCES})
+  endif()
+  if((ARG_ONE_THREAD AND LOCKSTEP_PRESET STREQUAL "tsan")
+     OR (ARG_SANITIZED_ONLY AND LOCKSTEP_PRESET STREQUAL "release"))
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
   lockstep_register_test(${name} COMMAND ${name} LABELS ${ARG_LABELS} TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# A test that is shorter under every sanitizer runs in full length in release.
+function(_lockstep_refuse_shortened name)
+  foreach(source ${ARGN})
+    get_filename_component(source "${source}" ABSOLUTE)
+    file(STRINGS "${source}" shortened REGEX "kUnderSanitizer" LIMIT_COUNT 1)
+    if(shortened)
+      message(FATAL_ERROR "${name} is SANITIZED_ONLY, so nothing would run all of ${source}, "
+                          "which checks kUnderSanitizer")
+    endif()
+  endforeach()
 endfunction()
 
 function(lockstep_register_test name)
@@ -184,6 +207,10 @@ function(lockstep_register_test name)
   add_test(NAME ${entry} COMMAND ${ARG_COMMAND})
   list(GET ARG_COMMAND 0 program)
   if(TARGET ${program})
+    get_target_property(left_out ${program} EXCLUDE_FROM_ALL)
+    if(left_out)
+      message(FATAL_ERROR "${entry} runs ${program}, which the preset ${LOCKSTEP_PRESET} leaves out")
+    endif()
     list(APPEND ARG_NEEDS ${program})
   endif()
   if(ARG_NEEDS)
@@ -196,12 +223,20 @@ function(lockstep_register_test name)
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
 endfunction()
 
-# Registers the cases of a test, or a command, again under the label
-# `regressions` and the number of the defect. Not under sanitizers: the test
-# itself runs there.
+# Registers the cases of a test, which is declared before, or a command, again
+# under the label `regressions` and the number of the defect. In one preset:
+# release, or asan if the test is SANITIZED_ONLY.
 function(lockstep_regression number name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
-  if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+  set(elsewhere asan tsan)
+  if(ARG_CASES)
+    list(GET ARG_CASES 0 test)
+    get_target_property(sanitized_only ${test} LOCKSTEP_SANITIZED_ONLY)
+    if(sanitized_only)
+      set(elsewhere release tsan)
+    endif()
+  endif()
+  if(LOCKSTEP_PRESET IN_LIST elsewhere)
     return()
   endif()
   if(number LESS 10)
