@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/sim/session_world.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::sim {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using session::SessionPhase;
 using testing::HasSubstr;
 
-constexpr uint64_t kSeeds = 500;
+constexpr uint64_t kSeeds = kUnderSanitizer ? 100 : 500;
 
 // Holds in every history.
 void ExpectClearEnds(const SessionWorld& world) {
