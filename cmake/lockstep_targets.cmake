@@ -23,7 +23,8 @@
 # cores a test uses. SERIAL: no other test runs meanwhile. A program that is a
 # target of this project and depends on all programs that it starts
 # (add_dependencies) can be built and run alone; any other COMMAND needs all
-# targets, or those of NEEDS. ONE_THREAD: has nothing for ThreadSanitizer to
+# targets, or those of NEEDS. Tests with a longer TIMEOUT begin first, so that
+# none of them is alone at the end. ONE_THREAD: has nothing for ThreadSanitizer to
 # find; the tsan preset leaves it out. SANITIZED_ONLY: runs the same cases under
 # AddressSanitizer, and needs neither speed nor programs; the release preset
 # leaves it out. What a preset leaves out can still be built there by its name.
@@ -219,7 +220,7 @@ function(lockstep_register_test name)
     set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_TEST_TARGETS "${entry} ${needs}\n")
   endif()
   set_tests_properties(${entry} PROPERTIES
-    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
+    LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} COST ${ARG_TIMEOUT} ENVIRONMENT "${ARG_ENV}"
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
 endfunction()
 

@@ -70,7 +70,9 @@ run_and_report() {
   local build_seconds="$1" status=0
   shift
   rm -f build/tests.xml
-  ctest --test-dir build --no-tests=error --output-on-failure --no-label-summary -j "$(jobs_count)" \
+  # One test more than cores: some of them wait most of their time.
+  ctest --test-dir build --no-tests=error --output-on-failure --no-label-summary \
+    -j $(($(jobs_count) + 1)) \
     --output-junit "$PWD/build/tests.xml" "$@" || status=$?
   ctest_json | python3 tools/run/report_tests.py build/tests.xml tests/budgets.txt \
     "$build_seconds" || status=1
