@@ -76,7 +76,8 @@ bool Faults::Report(int64_t steps) const {
   bool good = true;
   for (const auto& [name, victim] : victims_) good &= victim.started_again;
   const std::string worker = WorkerVictim();
-  if (flags_.kill_coordinator && victims_.count(kCoordinator) == 0) good = false;
+  if (flags_.kill_coordinator && victims_.count(kCoordinator) == 0)
+    good = false;
   if (!worker.empty()) {
     good = good && victims_.count(worker) > 0 &&
            static_cast<int>(resumed_.size()) == flags_.workers;

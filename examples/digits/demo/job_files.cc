@@ -53,8 +53,7 @@ absl::Status JobFiles::WriteSpec(const Flags& flags) const {
       "reproducible: {leaves: %d}\n%s%s",
       MeshOf(flags), flags.sync, flags.on_gpus() ? "nccl" : flags.transport,
       flags.wire_dtype, flags.error_feedback ? "true" : "false", flags.leaves,
-      flags.recovers() ? "limits: {max_restarts: 3}\n" : "",
-      PipelineOf(flags));
+      flags.recovers() ? "limits: {max_restarts: 3}\n" : "", PipelineOf(flags));
   return WriteUserFile(Spec(), text);
 }
 

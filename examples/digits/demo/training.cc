@@ -112,9 +112,8 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
       command.insert(command.end(), {"--device", "cuda"});
       flags.gpus.AddTo(worker, &environment);
     }
-    const launch::ChildCommand child{.argv = command,
-                                     .environment = environment,
-                                     .capture_output = true};
+    const launch::ChildCommand child{
+        .argv = command, .environment = environment, .capture_output = true};
     if (worker == flags.kill_worker) faults.SetWorker(child);
     absl::Status started = supervisor.Start(WorkerName(worker), child);
     if (!started.ok()) {
