@@ -81,6 +81,16 @@ absl::Status Taken(const Worker& holder, absl::Time now) {
       holder.process.pid, HowLong(now - holder.since)));
 }
 
+// The holder may have died with the coordinator. Whoever joins tries again:
+// then it has resumed, or is known to be dead, or its lease has expired.
+Stranger Awaited(const Worker& holder) {
+  return {absl::UnavailableError(absl::StrFormat(
+      "the coordinator restarted, and waits for generation %d of %s (host %s, "
+      "pid %d) to resume",
+      holder.generation.value, holder.name.value, holder.process.host,
+      holder.process.pid))};
+}
+
 bool AreOneParty(const protocol::Launch& a, const protocol::Launch& b) {
   return a.id == b.id || (a.nodes == b.nodes && a.node_rank != b.node_rank);
 }
@@ -118,6 +128,7 @@ Admission AdmitNewcomer(const AdmissionState& state,
         holder->state == WorkerState::kSuspect && !holder->awaited;
     const bool comes_again = !state.epoch_lives && !holder->arrived &&
                              holder->process == hello.process;
+    if (!is_gone && !comes_again && holder->awaited) return Awaited(*holder);
     if (!is_gone && !comes_again) return Taken(*holder, now);
   }
   if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;

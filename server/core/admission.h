@@ -15,7 +15,7 @@
 //   0               suspect                     a new incarnation; the old one
 //                                               is fenced
 //   0               suspect since the
-//                   coordinator restarted       refused: the name is taken
+//                   coordinator restarted       a stranger, for now
 //   0               alive, not arrived, the
 //                   same process, no epoch      a new incarnation: it rejoins
 //   0               alive                       refused: the name is taken
@@ -23,8 +23,9 @@
 //                                               free
 //
 // A refusal is final: the worker exits. A stranger is not admitted, but may be
-// a running worker of a job that this coordinator does not know: its stream
-// ends with the reason, and the worker keeps training.
+// a running worker of a job that this coordinator does not know, or come too
+// early: its stream ends with the reason, and the worker keeps training, or
+// tries again.
 //
 // A pure function, so that the table above can be tested as a table.
 
@@ -65,8 +66,8 @@ absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello);
 // A status is a refusal: InvalidArgument (MayJoin), FailedPrecondition (an
 // old generation, or a full job, with its workers named), AlreadyExists (the
 // name is taken, with its holder named). The status of a Stranger is
-// FailedPrecondition (an unknown generation) or PermissionDenied (another
-// incarnation or secret).
+// FailedPrecondition (an unknown generation), PermissionDenied (another
+// incarnation or secret) or Unavailable (a name that may be free soon).
 Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now);
 

@@ -52,13 +52,14 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
                                              const std::string& operator_token,
                                              const std::string& journal,
                                              absl::Duration patience) {
-  const ScratchFolder scratch;  // of mode 0700
-  if (!scratch.status().ok()) return scratch.status();
   LocalDaemon daemon{
       .worker_token = DrawSecret(),
-      .operator_token = operator_token.empty() ? DrawSecret() : operator_token};
-  const fs::path token_file = scratch.path() / "token";
-  const fs::path worker_token_file = scratch.path() / "worker-token";
+      .operator_token = operator_token.empty() ? DrawSecret() : operator_token,
+      .scratch = std::make_unique<ScratchFolder>()};  // of mode 0700
+  if (!daemon.scratch->status().ok()) return daemon.scratch->status();
+  const fs::path folder = daemon.scratch->path();
+  const fs::path token_file = folder / "token";
+  const fs::path worker_token_file = folder / "worker-token";
   absl::Status started =
       WriteSecretFile(token_file.string(), daemon.operator_token);
   if (started.ok()) {
@@ -66,19 +67,20 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
   }
   if (!started.ok()) return started;
 
-  const fs::path port_file = scratch.path() / "port";
+  const fs::path port_file = folder / "port";
   const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-  inotify_add_watch(watch, scratch.path().c_str(),
-                    IN_MOVED_TO | IN_CLOSE_WRITE);
-  started = supervisor.Start(
-      "lockstepd",
-      {.argv = {absl::StrCat(OwnFolder(), "/lockstepd"), "--listen",
-                "127.0.0.1:0", "--port_file", port_file.string(),
-                "--token_file", token_file.string(), "--worker_token_file",
-                worker_token_file.string(), "--journal", journal, "--log_level",
-                "warning"},
-       .quiet_stdout = true},
-      Supervisor::Role::kBackground);
+  inotify_add_watch(watch, folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE);
+  const auto command = [&](const std::string& address) {
+    return ChildCommand{
+        .argv = {absl::StrCat(OwnFolder(), "/lockstepd"), "--listen", address,
+                 "--port_file", port_file.string(), "--token_file",
+                 token_file.string(), "--worker_token_file",
+                 worker_token_file.string(), "--journal", journal,
+                 "--log_level", "warning"},
+        .quiet_stdout = true};
+  };
+  started = supervisor.Start("lockstepd", command("127.0.0.1:0"),
+                             Supervisor::Role::kBackground);
   const absl::Time deadline = absl::Now() + patience;
   while (started.ok() && daemon.address.empty() && absl::Now() < deadline &&
          !supervisor.Ended("lockstepd")) {
@@ -91,6 +93,11 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
   if (daemon.address.empty()) {
     return absl::UnavailableError(
         "the private lockstepd did not start to listen");
+  }
+  if (journal == kJournalInMemory) {
+    daemon.scratch.reset();
+  } else {
+    daemon.again = command(daemon.address);
   }
   Publish(&daemon);
   return daemon;

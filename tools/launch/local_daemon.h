@@ -9,14 +9,19 @@
 #ifndef LOCKSTEP_TOOLS_LAUNCH_LOCAL_DAEMON_H_
 #define LOCKSTEP_TOOLS_LAUNCH_LOCAL_DAEMON_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tools/launch/child.h"
 #include "tools/launch/operator_token.h"
+#include "tools/launch/scratch_folder.h"
 #include "tools/launch/supervisor.h"
 
 namespace lockstep::launch {
+
+inline constexpr char kJournalInMemory[] = "memory";
 
 // The folder of the running program.
 std::string OwnFolder();
@@ -28,6 +33,11 @@ struct LocalDaemon {
   // The file with the operator's token. Its destructor removes the file: keep
   // it as long as the daemon is needed.
   PublishedToken published;
+  // With a journal in a folder: starts the daemon again, at the same address
+  // and with the same journal.
+  ChildCommand again;
+  // Has the files of the tokens, which `again` reads.
+  std::unique_ptr<ScratchFolder> scratch;
 };
 
 // Adds the daemon to `supervisor` as a background child and waits until it
@@ -39,7 +49,7 @@ struct LocalDaemon {
 // the job.
 absl::StatusOr<LocalDaemon> StartLocalDaemon(
     Supervisor& supervisor, const std::string& operator_token = "",
-    const std::string& journal = "memory",
+    const std::string& journal = kJournalInMemory,
     absl::Duration patience = absl::Seconds(20));
 
 }  // namespace lockstep::launch

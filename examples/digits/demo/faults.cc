@@ -89,6 +89,12 @@ bool Faults::Report(int64_t steps) const {
           steps - resumed_.at(worker).steps);
     }
   }
+  if (good && flags_.kill_coordinator) {
+    absl::PrintF(
+        "the coordinator was killed after step %d, and started again with its "
+        "journal\n",
+        victims_.at(kCoordinator).step);
+  }
   if (!good) {
     absl::FPrintF(stderr,
                   "demo: the training ended before all was killed and had "

@@ -97,6 +97,10 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
            "recover")
       .Between(0, 63)
       .Excludes(kill_all);
+  line.AddFlag("--kill-coordinator", &flags->kill_coordinator,
+               "kill the coordinator in the middle, and start it again with "
+               "its journal")
+      .Excludes(kill_all);
   line.Add("--at-step", &flags->at_step,
            "steps that are done when something is killed (default 20)")
       .Positive();

@@ -26,6 +26,8 @@ class JobFiles {
   // first ones are reduced during the backward pass.
   absl::Status WriteSpec(const Flags& flags) const;
   std::string Spec() const { return File("spec.yaml"); }
+  // The coordinator's journal: a folder.
+  std::string Journal() const { return File("journal"); }
 
  private:
   std::string File(const std::string& name) const {

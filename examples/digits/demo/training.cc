@@ -84,12 +84,14 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   };
   launch::Supervisor supervisor(std::move(options));
   all = &supervisor;
-  const absl::StatusOr<launch::LocalDaemon> daemon =
-      launch::StartLocalDaemon(supervisor);
+  const absl::StatusOr<launch::LocalDaemon> daemon = launch::StartLocalDaemon(
+      supervisor, /*operator_token=*/"",
+      flags.kill_coordinator ? files.Journal() : launch::kJournalInMemory);
   if (!daemon.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(daemon.status().message()));
     return 1;
   }
+  faults.SetCoordinator(daemon->again);
   absl::PrintF("coordinator: %s\njob: digits\n", daemon->address);
   if (absl::Status written = files.WriteSpec(flags); !written.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(written.message()));

@@ -567,7 +567,7 @@ TEST_F(AdoptionTest, ANewcomerDoesNotTakeTheNameOfAMemberThatResumesLater) {
   protocol::Hello newcomer = fixture_.HelloOf(1);
   newcomer.incarnation = 4711;
   EXPECT_THAT(fixture_.Hello(5, newcomer),
-              Refuses(5, StatusCode::kAlreadyExists));
+              EffectsAre(Closes(5, StatusCode::kUnavailable)));
   EXPECT_THAT(Offer(21, 1), Includes(Sends(21, Start())));
   fixture_.Closes(21, "reset");
   EXPECT_THAT(fixture_.Hello(6, newcomer),

@@ -170,15 +170,18 @@ TEST(RestartTest, MembersThatDoNotComeBackWithinALeaseAreLost) {
       FailsJob(11, StartsWith("w-2 (rank 1, host a, pid 102) fell silent")));
 }
 
-TEST(RestartTest, TheNameOfAMemberThatHasNotResumedYetIsTaken) {
+TEST(RestartTest, WhoTakesTheNameOfAMemberThatHasNotResumedYetTriesAgain) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
   fixture.Restart();
   fixture.Hello(11, Running(fixture, 1));
   protocol::Hello newcomer = fixture.HelloOf(2);
   newcomer.incarnation = 99;
-  EXPECT_THAT(fixture.Hello(12, newcomer),
-              Refuses(12, StatusCode::kAlreadyExists));
+  EXPECT_THAT(
+      fixture.Hello(12, newcomer),
+      EffectsAre(Closes(
+          12, StatusCode::kUnavailable,
+          HasSubstr("waits for generation 1 of w-2 (host a, pid 102)"))));
   fixture.WaitWithHeartbeats(11, {11});  // the lease
   EXPECT_THAT(fixture.Hello(13, newcomer), Includes(Sends(13, Welcome(2))));
 }
