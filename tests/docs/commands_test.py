@@ -234,7 +234,7 @@ class DocumentsTest(CommandsTest):
         self.assertEqual(unused, set(), "rules that match no command")
 
     def test_every_option_is_in_some_help(self):
-        of_others = {"--install", "--prefix", "--build", "--preset",  # CMake's
+        of_others = {"--install", "--prefix", "--build", "--preset", "--target",  # CMake's
                      "--tool"}  # Valgrind's
         known = set().union(of_others, *map(options_of, self.help.values()))
         for place, option in options_in_documents():
