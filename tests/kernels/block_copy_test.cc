@@ -6,12 +6,15 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/block_copies.h"
 #include "tests/kernels/kernel_testing.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::kernels {
 namespace {
 
 TEST(CopyBlocksTest, PutsEveryBlockInItsPlaceAndWritesNothingElse) {
   for (const PlacedCopy& placed : BlockCopies()) {
+    // AddressSanitizer sees what is wrong in the small ones.
+    if (kUnderSanitizer && placed.in_bytes > 200'000) continue;
     const BlockCopy& c = placed.copy;
     Rng rng(c.rows * 31 + c.bytes);
     const auto in = RandomRow<uint8_t>(rng, placed.in_bytes);

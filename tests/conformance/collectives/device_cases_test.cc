@@ -39,7 +39,9 @@ TEST_P(DeviceCasesTest, PassOverNccl) {
     Groups groups([&gpus](int rank) {
       return transport::nccl::MakeTransport(gpus.TablesOf(rank));
     });
-    constexpr size_t kStride = kUnderSanitizer ? 21 : 3;
+    constexpr size_t kStride = kUnderThreadSanitizer ? 63
+                               : kUnderSanitizer     ? 21
+                                                     : 3;
     for (size_t i = 0; i < file->cases.size(); i += kStride) {
       const CollectiveCase& test = file->cases[i];
       if (test.name == kWaits) continue;
