@@ -225,7 +225,7 @@ class Session::Impl {
 
   // --- After the end of the epoch (recovery.cc) ---
 
-  // Who ends this rank's steps, and applies a verdict that it has not passed.
+  // Runs this rank's steps: GradientSync's functions for Leave and Recover.
   struct StepOwner {
     // The step's gradients are reduced, and no other step was begun.
     std::function<absl::StatusOr<Verdict>(const std::string& verdict)>

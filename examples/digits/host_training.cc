@@ -18,17 +18,7 @@ HostTraining<T>::HostTraining(const HostTrainingOptions& options,
       set_(set),
       session_(session),
       network_(network),
-      observers_(std::move(observers)) {
-  Recipe mine = options_.recipe;
-  const int leaves = session_->spec().reproducible.leaves;
-  if (leaves > 0) mine.leaves = leaves / session_->world_size();
-  // With slices the optimizer is made once the values are bound.
-  if (!is_sliced()) {
-    trainer_.emplace(
-        network_, mine, set_, [this](int64_t step) { return Samples(step); },
-        MakeHooks());
-  }
-}
+      observers_(std::move(observers)) {}
 
 template <typename T>
 std::vector<int64_t> HostTraining<T>::Samples(int64_t step) const {
@@ -136,19 +126,24 @@ absl::Status HostTraining<T>::BeginEpoch() {
   if (!bound.ok()) return bound.status();
   epoch_.emplace(
       Epoch{*std::move(bound), std::move(saved), std::move(replicas)});
-  if (is_sliced()) {
-    epoch_->bound.BindValues();
-    Recipe mine = options_.recipe;
-    const int leaves = session_->spec().reproducible.leaves;
-    if (leaves > 0) mine.leaves = leaves / session_->world_size();
-    trainer_.emplace(
-        network_, mine, set_, [this](int64_t step) { return Samples(step); },
-        MakeHooks());
-  }
+  if (is_sliced()) epoch_->bound.BindValues();
+  if (!trainer_) MakeTrainer();
   const absl::StatusOr<int64_t> first = epoch_->saved.Open(trainer_->sgd());
   if (!first.ok()) return first.status();
   if (save.resume) step_ = *first;
   return epoch_->replicas == nullptr ? absl::OkStatus() : Resume();
+}
+
+// The optimizer has the sizes of the values, which slices have once they are
+// bound.
+template <typename T>
+void HostTraining<T>::MakeTrainer() {
+  Recipe mine = options_.recipe;
+  const int leaves = session_->spec().reproducible.leaves;
+  if (leaves > 0) mine.leaves = leaves / session_->world_size();
+  trainer_.emplace(
+      network_, mine, set_, [this](int64_t step) { return Samples(step); },
+      MakeHooks());
 }
 
 template <typename T>

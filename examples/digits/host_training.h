@@ -77,6 +77,7 @@ class HostTraining {
 
   absl::Status TrainInOneEpoch();
   absl::Status BeginEpoch();
+  void MakeTrainer();
   absl::Status Resume();
   absl::Status GoOn();
   template <typename Line>
