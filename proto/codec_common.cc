@@ -10,7 +10,7 @@ namespace lockstep::proto {
 static_assert(static_cast<int>(*std::rbegin(kAllDTypes)) == v1::DType_MAX);
 static_assert(static_cast<int>(ReduceOp::kProd) == v1::ReduceOp_MAX);
 static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
-static_assert(static_cast<int>(protocol::CauseKind::kLink) ==
+static_assert(static_cast<int>(protocol::CauseKind::kGrown) ==
               v1::CauseKind_MAX);
 static_assert(static_cast<int>(Command::kDrain) == v1::Command_MAX);
 static_assert(static_cast<int>(protocol::EvidenceKind::kPeerSilent) ==
@@ -202,6 +202,7 @@ void Write(const protocol::DesiredCommands& from, v1::DesiredCommands* to) {
   to->set_reason(ToUtf8(from.reason));
   to->set_number(from.number);
   to->set_saves(from.saves);
+  to->set_growths(from.growths);
 }
 
 void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
@@ -215,6 +216,7 @@ void Read(const v1::DesiredCommands& from, protocol::DesiredCommands* to,
   d->Text("reason", from.reason(), &to->reason);
   to->number = from.number();
   to->saves = from.saves();
+  to->growths = from.growths();
 }
 
 }  // namespace lockstep::proto

@@ -100,6 +100,7 @@ void Write(const record::DurableJob& from, v1::DurableJob* to) {
   to->set_adopted(from.adopted);
   to->set_epoch_floor(from.epoch_floor.value);
   WriteNumbers(from.holders, to->mutable_holders());
+  to->set_previous_world(from.previous_world);
   if (from.recovery) Write(*from.recovery, to->mutable_recovery());
 }
 
@@ -144,6 +145,7 @@ void Read(const v1::DurableJob& from, record::DurableJob* to, Decoder* d) {
   to->adopted = from.adopted();
   to->epoch_floor = {from.epoch_floor()};
   ReadRanks("holders", from.holders(), &to->holders, d);
+  d->Int("previous_world", from.previous_world(), 0, &to->previous_world);
   d->Optional("recovery", from.has_recovery(), from.recovery(), &to->recovery);
 }
 

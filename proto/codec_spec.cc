@@ -99,12 +99,26 @@ void Write(const JobLimits& from, v1::JobLimits* to) {
   to->set_parameters_max(from.parameters_max);
   to->set_max_restarts(from.max_restarts);
   Write(from.restart_window, to->mutable_restart_window());
+  to->set_spares(from.spares);
 }
 
 void Read(const v1::JobLimits& from, JobLimits* to, Decoder* d) {
   d->NotNegative("parameters_max", from.parameters_max(), &to->parameters_max);
   d->Int("max_restarts", from.max_restarts(), 0, &to->max_restarts);
   d->Duration("restart_window", from.restart_window(), &to->restart_window);
+  d->Int("spares", from.spares(), 0, &to->spares);
+}
+
+void Write(const ElasticSpec& from, v1::ElasticSpec* to) {
+  to->set_axis(ToUtf8(from.axis));
+  to->set_min_workers(from.min_workers);
+  Write(from.wait, to->mutable_wait());
+}
+
+void Read(const v1::ElasticSpec& from, ElasticSpec* to, Decoder* d) {
+  d->Name("axis", from.axis(), &to->axis);
+  d->Int("min_workers", from.min_workers(), 0, &to->min_workers);
+  d->Duration("wait", from.wait(), &to->wait);
 }
 
 void Write(const JobSpec& from, v1::JobSpec* to) {
@@ -125,6 +139,9 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   to->set_reproducible_leaves(from.reproducible.leaves);
   if (from.pipeline != PipelineSpec{}) {
     Write(from.pipeline, to->mutable_pipeline());
+  }
+  if (from.elastic != ElasticSpec{}) {
+    Write(from.elastic, to->mutable_elastic());
   }
 }
 
@@ -148,6 +165,9 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
          &to->reproducible.leaves);
   if (from.has_pipeline()) {
     d->Message("pipeline", true, from.pipeline(), &to->pipeline);
+  }
+  if (from.has_elastic()) {
+    d->Message("elastic", true, from.elastic(), &to->elastic);
   }
 }
 

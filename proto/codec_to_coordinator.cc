@@ -27,6 +27,7 @@ void Write(const protocol::ResumeState& from, v1::ResumeState* to) {
   to->set_ended(from.ended);
   to->set_leaving(from.leaving);
   to->set_first_step(from.first_step);
+  to->set_world(from.world);
 }
 
 void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
@@ -45,6 +46,7 @@ void Read(const v1::ResumeState& from, protocol::ResumeState* to, Decoder* d) {
   to->ended = from.ended();
   to->leaving = from.leaving();
   to->first_step = from.first_step();
+  d->Int("world", from.world(), 0, &to->world);
 }
 
 void Write(const protocol::Launch& from, v1::Launch* to) {
@@ -332,12 +334,14 @@ void Write(const protocol::EpochReport& from, v1::EpochReport* to) {
   Write(from.position, to->mutable_position());
   to->set_verdict(from.verdict);
   to->set_holds_state(from.holds_state);
+  to->set_grows(from.grows);
 }
 
 void Read(const v1::EpochReport& from, protocol::EpochReport* to, Decoder* d) {
   d->Message("position", from.has_position(), from.position(), &to->position);
   d->Opaque("verdict", from.verdict(), &to->verdict);
   to->holds_state = from.holds_state();
+  to->grows = from.grows();
 }
 
 void Write(const protocol::Leave& from, v1::Leave* to) {

@@ -46,6 +46,7 @@ void Write(const protocol::EpochFormed& from, v1::EpochFormed* to) {
   }
   to->set_first_step(from.first_step);
   WriteNumbers(from.holders, to->mutable_holders());
+  to->set_previous_world(from.previous_world);
 }
 
 void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
@@ -55,6 +56,7 @@ void Read(const v1::EpochFormed& from, protocol::EpochFormed* to, Decoder* d) {
   to->members = std::move(members);
   to->first_step = from.first_step();
   ReadRanks("holders", from.holders(), &to->holders, d);
+  d->Int("previous_world", from.previous_world(), 0, &to->previous_world);
   if (to->rank >= static_cast<int>(to->members.size())) {
     d->Fail("rank", absl::StrCat(to->rank, " is not among ", to->members.size(),
                                  " members"));

@@ -10,7 +10,7 @@ namespace lockstep::proto {
 
 static_assert(static_cast<int>(JobState::kStopped) == v1::JobState_MAX);
 static_assert(static_cast<int>(JobCommand::kSave) == v1::JobCommand_MAX);
-static_assert(static_cast<int>(WorkerState::kLeft) == v1::WorkerState_MAX);
+static_assert(static_cast<int>(WorkerState::kWaiting) == v1::WorkerState_MAX);
 
 // --- Parts ------------------------------------------------------------------
 

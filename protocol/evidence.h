@@ -51,6 +51,9 @@ struct EpochReport {
   // The rank's state is that after position.step steps. False for a newcomer
   // that has not received it yet.
   bool holds_state = false;
+  // This verdict showed that every rank holds Command::kGrow: the rank ended
+  // the epoch in order.
+  bool grows = false;
   bool operator==(const EpochReport&) const = default;
 };
 

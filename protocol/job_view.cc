@@ -23,6 +23,7 @@ std::string_view Name(WorkerState state) {
     case WorkerState::kSuspect: return "suspect";
     case WorkerState::kLost: return "lost";
     case WorkerState::kLeft: return "left";
+    case WorkerState::kWaiting: return "waiting";
   }
   return "?";
 }

@@ -36,6 +36,9 @@ enum class WorkerState : uint8_t {
   kSuspect = 3,  // its stream broke; it may resume
   kLost = 4,
   kLeft = 5,
+  // In views only: joined, and no rank is free for it. It joins the next epoch
+  // that has a place: a spare, or a worker that makes an elastic job larger.
+  kWaiting = 6,
 };
 
 std::string_view Name(JobState state);     // "forming", "running", ...

@@ -39,6 +39,7 @@ struct ResumeState {
   bool ended = false;       // the epoch is over for this worker
   bool leaving = false;     // Leave was sent and is not answered yet
   uint64_t first_step = 0;  // as in EpochFormed
+  int world = 0;            // members of the epoch; 0: in no epoch
   bool operator==(const ResumeState&) const = default;
 };
 

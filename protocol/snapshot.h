@@ -55,6 +55,7 @@ struct DurableJob {
   // The order from which this revision was compiled; empty in the first one.
   std::vector<uint32_t> observed_order;
   std::vector<uint32_t> holders;         // of its state, as in EpochFormed
+  int previous_world = 0;                // as in EpochFormed
   std::map<WorkerName, Departure> left;  // of the newest epoch, cleanly
   // How training goes on after the newest epoch, once that is decided.
   std::optional<protocol::RecoveryDecision> recovery;

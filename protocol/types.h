@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "lockstep/command.h"
@@ -68,6 +69,7 @@ enum class CauseKind : uint8_t {
   kReplaced = 9,        // a new incarnation of a member arrived
   kConnectFailed = 10,  // the data plane could not be connected
   kLink = 11,           // two living members cannot reach each other
+  kGrown = 12,          // all ranks ended it, so that waiting workers join
 };
 
 struct Cause {
@@ -77,9 +79,10 @@ struct Cause {
   bool operator==(const Cause&) const = default;
 };
 
-// The commands of an operator for the job; each message replaces all earlier
-// ones. A rank reports the commands it has when it enters a verdict, and all
-// act at the step whose verdict shows that every rank has the same message
+// What the job should do, by an operator's commands and because workers wait to
+// join an elastic job; each message replaces all earlier ones. A rank reports
+// the commands it has when it enters a verdict, and all act at the step whose
+// verdict shows that every rank has the same message
 // (client/gradient/command_gate.h says why it must be the same).
 struct DesiredCommands {
   std::vector<Command> commands;  // ascending, each once
@@ -89,12 +92,17 @@ struct DesiredCommands {
   // How often a save was asked for in this epoch. Beside the commands, because
   // a save changes none of them: paused ranks stay paused, and save after it.
   uint64_t saves = 0;
+  // How often, in this epoch, the coordinator began or ceased to want
+  // Command::kGrow. Beside the commands, because it ends no pause.
+  uint64_t growths = 0;
+  bool wants_growth() const { return growths % 2 == 1; }
   bool operator==(const DesiredCommands&) const = default;
 };
 
 // Whether `a` replaces `b`, of the same epoch.
 inline bool IsNewer(const DesiredCommands& a, const DesiredCommands& b) {
-  return a.number != b.number ? a.number > b.number : a.saves > b.saves;
+  return std::tie(a.number, a.saves, a.growths) >
+         std::tie(b.number, b.saves, b.growths);
 }
 
 // The launch that started a worker. Workers of one job are from one launch, or

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/schedule/pipeline_shape.h"
+#include "spec/elastic_fields.h"
 #include "spec/gradient_fields.h"
 #include "spec/pipeline_fields.h"
 
@@ -68,6 +69,7 @@ std::vector<SpecFieldRule> MakeTable() {
   using P = PipelineSpec;
   using T = JobTimeouts;
   using L = JobLimits;
+  using E = ElasticSpec;
   const SizeForm bucket{.min = 1, .max = int64_t{1} << 40};
   const DurationForm patience{absl::Milliseconds(1), absl::Hours(720)};
   const DurationForm maybe_none{absl::ZeroDuration(), absl::Hours(720)};
@@ -109,6 +111,10 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("pipeline.tag_base", &S::pipeline, &P::tag_base,
             NumberForm<uint64_t>{0, plan::kTagMax}),
       Field("pipeline.shared", &S::pipeline, &P::shared, ParameterNamesForm{}),
+      Field("elastic.axis", &S::elastic, &E::axis, ElasticAxisForm{}),
+      Field("elastic.min_workers", &S::elastic, &E::min_workers,
+            MinWorkersForm{{0, 1 << 20}}),
+      Field("elastic.wait", &S::elastic, &E::wait, ElasticWaitForm{maybe_none}),
       Field("timeouts.join", &S::timeouts, &T::join, patience),
       Field("timeouts.lease", &S::timeouts, &T::lease, patience),
       Field("timeouts.resume", &S::timeouts, &T::resume, maybe_none),
@@ -120,6 +126,8 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("limits.max_restarts", &S::limits, &L::max_restarts,
             NumberForm<int>{0, 1'000'000}),
       Field("limits.restart_window", &S::limits, &L::restart_window, patience),
+      Field("limits.spares", &S::limits, &L::spares,
+            NumberForm<int>{0, 1'000'000}),
       Field("on_stuck", &S::on_stuck,
             ChoiceForm<OnStuck>{
                 {{"report", OnStuck::kReport}, {"evict", OnStuck::kEvict}}}),

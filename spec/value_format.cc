@@ -200,7 +200,7 @@ std::string NameForm::Fault(const std::string& value, const JobSpec&) const {
 // --- Lists and maps ---------------------------------------------------------
 
 std::string WorkersForm::Domain() const {
-  return "none, or as many distinct names as the mesh has ranks";
+  return "none, or as many distinct names as there are ranks and spares";
 }
 
 absl::StatusOr<std::vector<std::string>> WorkersForm::Read(
@@ -218,10 +218,14 @@ std::string WorkersForm::Fault(const std::vector<std::string>& value,
       return absl::StrCat(Quoted(name), " is there twice");
     }
   }
-  const size_t ranks = static_cast<size_t>(spec.mesh.WorldSize());
-  if (value.empty() || value.size() == ranks) return "";
-  return absl::StrFormat("has %d names, but mesh %s has %d ranks", value.size(),
-                         ToString(spec.mesh), ranks);
+  const int64_t ranks = spec.mesh.WorldSize();
+  const int64_t spares = spec.limits.spares;
+  const auto names = static_cast<int64_t>(value.size());
+  if (names == 0 || names == ranks + spares) return "";
+  return absl::StrFormat(
+      "has %d names, but mesh %s has %d ranks%s", names, ToString(spec.mesh),
+      ranks,
+      spares == 0 ? "" : absl::StrCat(", and there are ", spares, " spares"));
 }
 
 std::string MeshForm::Domain() const {

@@ -92,7 +92,7 @@ struct NameForm {
   std::string Fault(const std::string& value, const JobSpec& spec) const;
 };
 
-// Empty, or one name for each rank of the mesh.
+// Empty, or one name for each rank of the mesh and each spare.
 struct WorkersForm {
   std::string Type() const { return "list of names"; }
   std::string Domain() const;

@@ -20,7 +20,8 @@ absl::StatusCode CodeOf(CauseKind kind) {
     case CauseKind::kLocalFailure:
     case CauseKind::kLeft:
     case CauseKind::kReplaced:
-    case CauseKind::kLink: return absl::StatusCode::kAborted;
+    case CauseKind::kLink:
+    case CauseKind::kGrown: return absl::StatusCode::kAborted;
   }
   return absl::StatusCode::kAborted;
 }

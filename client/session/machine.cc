@@ -157,7 +157,8 @@ protocol::ResumeState Machine::MakeResumeState() const {
                                .wanted = view_.wanted,
                                .ended = view_.phase == SessionPhase::kEnded,
                                .leaving = unacked_.leave().has_value(),
-                               .first_step = view_.first_step};
+                               .first_step = view_.first_step,
+                               .world = static_cast<int>(view_.members.size())};
   if (view_.rank >= 0)
     resume.members_digest = plan::DigestOf(view_.members.items());
   if (const auto& ack = unacked_.ack()) {

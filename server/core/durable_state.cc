@@ -70,6 +70,7 @@ struct Change {
     job.epoch_lives = true;
     job.first_step = body.first_step;
     job.steps = body.first_step;
+    job.previous_world = static_cast<int>(job.members.size());
     job.members = body.members;
     job.members_digests[body.epoch] = plan::DigestOf(body.members);
     job.revision = {};
@@ -79,6 +80,7 @@ struct Change {
     job.left.clear();
     job.recovery.reset();
     job.wanted.saves = 0;
+    job.wanted.growths = 0;
     job.checkpoint_prepared.reset();
     job.adopted = false;
     return absl::OkStatus();

@@ -24,7 +24,8 @@ namespace lockstep::core {
 // --- Members ----------------------------------------------------------------
 
 protocol::EpochFormed Epoch::Formed(int rank) const {
-  return {rank, members_.list(), durable_.first_step, durable_.holders};
+  return {rank, members_.list(), durable_.first_step, durable_.holders,
+          durable_.previous_world};
 }
 
 void Epoch::Announce(EventContext& event) {

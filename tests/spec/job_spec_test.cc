@@ -44,6 +44,9 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"pipeline.tags", "safe"},
       {"pipeline.tag_base", "0"},
       {"pipeline.shared", "[]"},
+      {"elastic.axis", "none"},
+      {"elastic.min_workers", "0"},
+      {"elastic.wait", "0"},
       {"timeouts.join", "5m"},
       {"timeouts.lease", "10s"},
       {"timeouts.resume", "1s"},
@@ -53,6 +56,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"limits.parameters_max", "1000000"},
       {"limits.max_restarts", "0"},
       {"limits.restart_window", "10m"},
+      {"limits.spares", "0"},
       {"on_stuck", "report"},
       {"on_unsubmitted", "warn"},
       {"uneven", "stop"},
@@ -72,19 +76,20 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 // then needs a row in the table as well.
 size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
-                                reproducible, pipeline, timeouts, limits,
-                                on_stuck, on_unsubmitted, uneven, overlap,
-                                checked, seed] = spec;
+                                reproducible, pipeline, elastic, timeouts,
+                                limits, on_stuck, on_unsubmitted, uneven,
+                                overlap, checked, seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect, link] =
       timeouts;
-  [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window] =
-      limits;
+  [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window,
+                                spares] = limits;
+  [[maybe_unused]] const auto& [elastic_axis, min_workers, wait] = elastic;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 11 + 5 + 1 + 8 + 6 + 3;
+  return 11 + 5 + 1 + 8 + 3 + 6 + 4;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -125,6 +130,10 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.pipeline.tags = PipelineTags::kPaired; }},
       {"pipeline.tag_base", [](JobSpec& s) { s.pipeline.tag_base = 1000; }},
       {"pipeline.shared", [](JobSpec& s) { s.pipeline.shared = {"embed"}; }},
+      {"elastic.axis", [](JobSpec& s) { s.elastic.axis = "data"; }},
+      {"elastic.min_workers", [](JobSpec& s) { s.elastic.min_workers = 4; }},
+      {"elastic.wait",
+       [](JobSpec& s) { s.elastic.wait = absl::Milliseconds(1500); }},
       {"timeouts.join", [](JobSpec& s) { s.timeouts.join = absl::Hours(1); }},
       {"timeouts.lease",
        [](JobSpec& s) { s.timeouts.lease = absl::Milliseconds(50); }},
@@ -140,6 +149,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
       {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = 3; }},
       {"limits.restart_window",
        [](JobSpec& s) { s.limits.restart_window = absl::Hours(2); }},
+      {"limits.spares", [](JobSpec& s) { s.limits.spares = 2; }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = OnStuck::kEvict; }},
       {"on_unsubmitted",
        [](JobSpec& s) { s.on_unsubmitted = OnUnsubmitted::kIgnore; }},
@@ -151,9 +161,13 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
   };
 }
 
-// The spec that the change applies to: error feedback needs a cast.
+// The spec that the change applies to: error feedback needs a cast, and
+// numbers of an elastic axis need the axis.
 JobSpec Before(const std::string& field) {
   JobSpec spec = Digits();
+  const bool needs_axis =
+      field == "elastic.min_workers" || field == "elastic.wait";
+  if (needs_axis) spec.elastic.axis = "data";
   if (field == "buckets.error_feedback") {
     spec.buckets.wire_dtype = DType::kBF16;
   }
@@ -289,6 +303,32 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) {
          s.pipeline.shared = {"a", "a"};
        }},
+      {"elastic.axis", [](JobSpec& s) { s.elastic.axis = "model"; }},
+      {"elastic.axis",
+       [](JobSpec& s) {
+         s.mesh.axes = {{"none", 4}};  // the text for no axis
+         s.elastic.axis = "none";
+       }},
+      {"elastic.axis",
+       [](JobSpec& s) {
+         s.pipeline.schedule = PipelineSchedule::kGPipe;
+         s.elastic.axis = "data";
+       }},
+      {"elastic.axis",
+       [](JobSpec& s) {
+         s.mesh.axes = {{"data", 6}, {"model", 2}};
+         s.reproducible.leaves = 8;
+         s.elastic.axis = "data";
+       }},
+      {"elastic.min_workers", [](JobSpec& s) { s.elastic.min_workers = 2; }},
+      {"elastic.min_workers", [](JobSpec& s) { s.elastic.min_workers = -1; }},
+      {"elastic.min_workers",
+       [](JobSpec& s) { s.elastic = {.axis = "data", .min_workers = 5}; }},
+      {"elastic.wait", [](JobSpec& s) { s.elastic.wait = absl::Seconds(1); }},
+      {"elastic.wait",
+       [](JobSpec& s) {
+         s.elastic = {.axis = "data", .wait = -absl::Seconds(1)};
+       }},
       {"timeouts.join",
        [](JobSpec& s) { s.timeouts.join = absl::InfiniteDuration(); }},
       {"timeouts.lease", [](JobSpec& s) { s.timeouts.lease = {}; }},
@@ -304,6 +344,7 @@ std::vector<Fault> Faults() {
       {"limits.max_restarts", [](JobSpec& s) { s.limits.max_restarts = -1; }},
       {"limits.restart_window",
        [](JobSpec& s) { s.limits.restart_window = {}; }},
+      {"limits.spares", [](JobSpec& s) { s.limits.spares = -1; }},
       {"on_stuck", [](JobSpec& s) { s.on_stuck = static_cast<OnStuck>(7); }},
       {"on_unsubmitted",
        [](JobSpec& s) { s.on_unsubmitted = static_cast<OnUnsubmitted>(3); }},
@@ -321,6 +362,15 @@ TEST(JobSpecTest, AFaultNamesItsField) {
     EXPECT_EQ(status.message().rfind(std::string(fault.field) + ": ", 0), 0u)
         << status;
   }
+}
+
+TEST(JobSpecTest, NamesAreForRanksAndSpares) {
+  JobSpec spec = Digits();
+  spec.limits.spares = 1;
+  spec.workers = {"a", "b", "c", "d", "e"};
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  spec.workers.pop_back();
+  EXPECT_FALSE(Validate(spec).ok());
 }
 
 TEST(JobSpecTest, EveryFieldButTheSeedAndCheckedCanBeAtFault) {

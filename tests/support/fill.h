@@ -135,7 +135,7 @@ inline void Fill(Source& s, protocol::Phase& v) {
 }
 inline void Fill(Source& s, protocol::CauseKind& v) {
   v = static_cast<protocol::CauseKind>(
-      s.Number(static_cast<uint64_t>(protocol::CauseKind::kLink)));
+      s.Number(static_cast<uint64_t>(protocol::CauseKind::kGrown)));
 }
 inline void Fill(Source& s, protocol::EvidenceKind& v) {
   FillEnum(s, protocol::EvidenceKind::kPeerSilent, v);
@@ -161,7 +161,7 @@ inline void Fill(Source& s, PipelineTags& v) {
 }
 inline void Fill(Source& s, JobState& v) { FillEnum(s, JobState::kStopped, v); }
 inline void Fill(Source& s, WorkerState& v) {
-  FillEnum(s, WorkerState::kLeft, v);
+  FillEnum(s, WorkerState::kWaiting, v);
 }
 inline void Fill(Source& s, record::JobOutcome& v) {
   FillEnum(s, record::JobOutcome::kStopped, v);
@@ -243,8 +243,12 @@ inline void Fill(Source& s, JobTimeouts& v) {
   All(s, join, lease, resume, progress, connect, link);
 }
 inline void Fill(Source& s, JobLimits& v) {
-  auto& [parameters_max, max_restarts, restart_window] = v;
-  All(s, parameters_max, max_restarts, restart_window);
+  auto& [parameters_max, max_restarts, restart_window, spares] = v;
+  All(s, parameters_max, max_restarts, restart_window, spares);
+}
+inline void Fill(Source& s, ElasticSpec& v) {
+  auto& [axis, min_workers, wait] = v;
+  All(s, axis, min_workers, wait);
 }
 inline void Fill(Source& s, TensorType& v) {
   auto& [dtype, shape] = v;
@@ -263,11 +267,11 @@ inline void Fill(Source& s, PipelineSpec& v) {
 }
 inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-         timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, checked,
-         seed] = v;
+         elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
+         checked, seed] = v;
   All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-      timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap, checked,
-      seed);
+      elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
+      checked, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {
@@ -287,14 +291,14 @@ inline void Fill(Source& s, protocol::Cause& v) {
   All(s, kind, workers, message);
 }
 inline void Fill(Source& s, protocol::DesiredCommands& v) {
-  auto& [commands, reason, number, saves] = v;
-  All(s, commands, reason, number, saves);
+  auto& [commands, reason, number, saves, growths] = v;
+  All(s, commands, reason, number, saves, growths);
 }
 inline void Fill(Source& s, protocol::ResumeState& v) {
   auto& [epoch, revision, plan_digest, position, started, rank, members_digest,
-         observed_order, wanted, ended, leaving, first_step] = v;
+         observed_order, wanted, ended, leaving, first_step, world] = v;
   All(s, epoch, revision, plan_digest, position, started, members_digest,
-      observed_order, wanted, ended, leaving, first_step);
+      observed_order, wanted, ended, leaving, first_step, world);
   FillIndex(s, rank);
 }
 inline void Fill(Source& s, protocol::Launch& v) {
@@ -483,8 +487,8 @@ inline void Fill(Source& s, protocol::LocalFailure& v) {
   All(s, step, call, code, message);
 }
 inline void Fill(Source& s, protocol::EpochReport& v) {
-  auto& [position, verdict, holds_state] = v;
-  All(s, position, verdict, holds_state);
+  auto& [position, verdict, holds_state, grows] = v;
+  All(s, position, verdict, holds_state, grows);
 }
 inline void Fill(Source& s, protocol::Leave& v) {
   auto& [clean, steps, verdict, reason, command] = v;
@@ -528,12 +532,12 @@ inline void Fill(Source& s, protocol::Refused& v) {
   All(s, code, message);
 }
 inline void Fill(Source& s, protocol::EpochFormed& v) {
-  auto& [rank, members, first_step, holders] = v;
+  auto& [rank, members, first_step, holders, previous_world] = v;
   std::vector<protocol::Member> some;
   Fill(s, some);
   if (some.empty()) some.emplace_back();
   members = some;
-  All(s, rank, first_step);
+  All(s, rank, first_step, previous_world);
   FillRanks(s, holders);
   rank = std::min(rank, static_cast<int>(members.size()) - 1);
 }
@@ -774,13 +778,14 @@ inline void Fill(Source& s, record::Departure& v) {
 inline void Fill(Source& s, record::DurableJob& v) {
   auto& [spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
          members, members_digests, revision, plan_digest, observed_order,
-         holders, left, recovery, checkpoint_prepared, checkpoint, wanted,
-         cause, ended, ended_by, archived_as, adopted, epoch_floor] = v;
+         holders, previous_world, left, recovery, checkpoint_prepared,
+         checkpoint, wanted, cause, ended, ended_by, archived_as, adopted,
+         epoch_floor] = v;
   FillRanks(s, holders);
   All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
-      members, members_digests, revision, plan_digest, observed_order, left,
-      recovery, checkpoint_prepared, checkpoint, wanted, cause, ended, ended_by,
-      archived_as, adopted, epoch_floor);
+      members, members_digests, revision, plan_digest, observed_order,
+      previous_world, left, recovery, checkpoint_prepared, checkpoint, wanted,
+      cause, ended, ended_by, archived_as, adopted, epoch_floor);
 }
 inline void Fill(Source& s, record::Record& v) {
   auto& [number, job, body] = v;

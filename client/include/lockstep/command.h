@@ -1,4 +1,4 @@
-// Commands of an operator that the ranks of a running job obey together.
+// Commands that the ranks of a running job obey together.
 
 #ifndef LOCKSTEP_COMMAND_H_
 #define LOCKSTEP_COMMAND_H_
@@ -16,7 +16,9 @@ enum class Command : uint8_t {
   kStop = 2,   // the step was the job's last
   // Every worker leaves; the job remains and accepts new workers.
   kDrain = 3,
-  // 4 is not used.
+  // The coordinator's, in an elastic job: workers wait to join. The step is the
+  // last of the epoch, and the next epoch has more workers.
+  kGrow = 4,
   kSave = 5,  // save a checkpoint of this step: true once for each request
 };
 // The highest value.
@@ -31,6 +33,7 @@ constexpr std::string_view Name(Command command) {
     case Command::kPause: return "pause";
     case Command::kStop: return "stop";
     case Command::kDrain: return "drain";
+    case Command::kGrow: return "grow";
     case Command::kSave: return "save";
   }
   return "?";

@@ -9,6 +9,7 @@
 #define LOCKSTEP_JOB_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,15 +50,33 @@ struct JobLimits {
   int64_t parameters_max = 1'000'000;  // per worker
   int max_restarts = 0;                // within restart_window
   absl::Duration restart_window = absl::Minutes(10);
+  // Workers beyond the mesh's ranks that may join, and wait: one of them takes
+  // the place of a lost worker at once.
+  int spares = 0;
   bool operator==(const JobLimits&) const = default;
+};
+
+// Whether the job may go on with fewer workers, and may grow again.
+struct ElasticSpec {
+  // The axis of the mesh that may become smaller than the mesh says, by whole
+  // replicas; empty: the job has a fixed size.
+  std::string axis;
+  // With fewer workers the job waits, for at most timeouts.join; 0: those of
+  // one replica.
+  int min_workers = 0;
+  // Time after a loss in which replacements may join before the job goes on
+  // with fewer workers. Whole milliseconds.
+  absl::Duration wait = absl::ZeroDuration();
+  bool operator==(const ElasticSpec&) const = default;
 };
 
 struct JobSpec {
   // 1 to 63 letters, digits, '.', '_' and '-'; begins with a letter or digit.
   // Workers' names follow the same rule.
   std::string name;
-  Mesh mesh;
-  // The names of the workers that may join, one per rank. Empty: any names.
+  Mesh mesh;  // of an elastic job: the largest
+  // The names of the workers that may join, one for each rank and each spare.
+  // Empty: any names.
   std::vector<std::string> workers;
   SyncMode sync = SyncMode::kStatic;
   // The data plane: "auto", "gloo", "shm" (one host) or "nccl" (GPUs).
@@ -67,6 +86,7 @@ struct JobSpec {
   BucketPolicy buckets;
   ReproducibleSpec reproducible;
   PipelineSpec pipeline;  // schedule kNone: no pipeline
+  ElasticSpec elastic;
   JobTimeouts timeouts;
   JobLimits limits;
   OnStuck on_stuck = OnStuck::kReport;
@@ -102,6 +122,11 @@ LOCKSTEP_EXPORT std::vector<SpecDifference> Differences(const JobSpec& a,
 
 // InvalidArgument names the first invalid field, its value and its domain.
 LOCKSTEP_EXPORT absl::Status Validate(const JobSpec& spec);
+
+// The mesh of an epoch of `world` workers: the spec's, with the size of the
+// elastic axis changed. nullopt if no epoch of the job has so many. `spec` must
+// be valid.
+LOCKSTEP_EXPORT std::optional<Mesh> MeshOfWorld(const JobSpec& spec, int world);
 
 }  // namespace lockstep
 

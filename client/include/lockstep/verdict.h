@@ -66,13 +66,15 @@ struct LOCKSTEP_EXPORT Verdict {
   bool IsLast() const { return ending != Ending::kNone; }
 
   // True if every rank has received this command, with the same number: obey
-  // it now. Finish itself obeys a pause; IsLast covers stop and drain. A save
-  // has no number: it holds at one step, the first at which every rank has a
-  // request that was not obeyed yet, also beside other commands and at the last
-  // step.
+  // it now. Finish itself obeys a pause; IsLast covers stop and drain. Growth
+  // has no number. Neither has a save: it holds at one step, the first at which
+  // every rank has a request that was not obeyed yet, also beside other
+  // commands and at the last step.
   bool Holds(Command command) const {
     const bool by_all = command_holders[IndexOf(command)] == world_size;
-    return by_all && (command == Command::kSave || command_word != 0);
+    const bool has_number =
+        command != Command::kSave && command != Command::kGrow;
+    return by_all && (!has_number || command_word != 0);
   }
 
   // The factor that undoes the loss scale and, for sums over samples
