@@ -192,21 +192,21 @@ bool CheckpointTracker::IsMissing(int rank) const {
   return !ranks_[rank].left && (Find(rank) == nullptr || IsWriting(rank));
 }
 
-CheckpointTracker::Tally CheckpointTracker::Count() const {
-  Tally tally;
+CheckpointTracker::SaveTotals CheckpointTracker::Count() const {
+  SaveTotals totals;
   for (int rank = 0; rank < size(); ++rank) {
-    if (IsMissing(rank)) ++tally.missing;
+    if (IsMissing(rank)) ++totals.missing;
     const Save* save = Find(rank);
     if (save == nullptr) continue;
-    ++tally.begun;
-    if (tally.first < 0) {
-      tally.first = rank;
-      tally.step = save->step;
+    ++totals.begun;
+    if (totals.first < 0) {
+      totals.first = rank;
+      totals.step = save->step;
     }
-    tally.bytes_done += save->bytes_done;
-    tally.bytes_total += save->bytes_total;
+    totals.bytes_done += save->bytes_done;
+    totals.bytes_total += save->bytes_total;
   }
-  return tally;
+  return totals;
 }
 
 bool CheckpointTracker::IsPrepared() const {
@@ -216,22 +216,22 @@ bool CheckpointTracker::IsPrepared() const {
 }
 
 void CheckpointTracker::Decide(EpochContext& context) {
-  const Tally tally = Count();
-  if (tally.begun == 0) return;
+  const SaveTotals totals = Count();
+  if (totals.begun == 0) return;
   for (int rank = 0; rank < size(); ++rank) {
     const Save* save = Find(rank);
     const bool is_committed =
         save != nullptr && save->committed && save->committed->ok();
-    if (is_committed) return Commit(tally, context);
+    if (is_committed) return Commit(totals, context);
   }
-  if (tally.missing > 0) return;
-  std::vector<Fault> faults = Faults(tally);
-  if (!faults.empty()) return Fail(tally, std::move(faults), context);
-  Prepare(tally, context);
+  if (totals.missing > 0) return;
+  std::vector<Fault> faults = Faults(totals);
+  if (!faults.empty()) return Fail(totals, std::move(faults), context);
+  Prepare(totals, context);
 }
 
 std::vector<CheckpointTracker::Fault> CheckpointTracker::Faults(
-    const Tally& tally) const {
+    const SaveTotals& totals) const {
   std::vector<Fault> faults;
   if (!outcome_.directory && !IsPrepared()) {
     faults.push_back({0, absl::FailedPreconditionError(
@@ -242,41 +242,43 @@ std::vector<CheckpointTracker::Fault> CheckpointTracker::Faults(
     const Save* save = Find(rank);
     if (save == nullptr || save->stage == Save::Stage::kWriting) {
       if (IsPrepared()) continue;
-      faults.push_back({rank, absl::FailedPreconditionError(absl::StrFormat(
-                                  "left without saving step %d", tally.step))});
+      faults.push_back(
+          {rank, absl::FailedPreconditionError(absl::StrFormat(
+                     "left without saving step %d", totals.step))});
     } else if (save->stage == Save::Stage::kFailed) {
       faults.push_back({rank, save->error});
-    } else if (save->step != tally.step) {
+    } else if (save->step != totals.step) {
       faults.push_back(
           {rank, absl::FailedPreconditionError(absl::StrFormat(
                      "saved step %d, but rank %d saved step %d: Save is "
                      "called at other steps",
-                     save->step, tally.first, tally.step))});
+                     save->step, totals.first, totals.step))});
     }
   }
   return faults;
 }
 
-CheckpointName CheckpointTracker::NameOf(const Tally& tally) const {
+CheckpointName CheckpointTracker::NameOf(const SaveTotals& totals) const {
   if (IsPrepared()) return durable_.checkpoint_prepared->name;
   const int64_t first =
       outcome_.directory ? outcome_.directory->first_attempt : 1;
-  return {.step = tally.step,
+  return {.step = totals.step,
           .epoch = static_cast<int64_t>(durable_.epoch.value),
           .attempt = first + static_cast<int64_t>(outcome_.decided)};
 }
 
 // The manifest has the hashes, so they are recorded before a member is told.
-void CheckpointTracker::Prepare(const Tally& tally, EpochContext& context) {
+void CheckpointTracker::Prepare(const SaveTotals& totals,
+                                EpochContext& context) {
   if (!IsPrepared()) {
     record::SavePrepared prepared{
-        .epoch = durable_.epoch, .number = next(), .name = NameOf(tally)};
+        .epoch = durable_.epoch, .number = next(), .name = NameOf(totals)};
     for (int rank = 0; rank < size(); ++rank) {
       prepared.part_hashes.push_back(Find(rank)->part_hash);
     }
     context.Record(std::move(prepared));
   }
-  if (!ChooseMember(context)) Fail(tally, FailedMembers(), context);
+  if (!ChooseMember(context)) Fail(totals, FailedMembers(), context);
 }
 
 std::vector<CheckpointTracker::Fault> CheckpointTracker::FailedMembers() const {
@@ -316,15 +318,16 @@ bool CheckpointTracker::ChooseMember(const EpochContext& context) {
   return any && failed < kMembersMax;
 }
 
-void CheckpointTracker::Commit(const Tally& tally, EpochContext& context) {
-  const CheckpointName name = NameOf(tally);
+void CheckpointTracker::Commit(const SaveTotals& totals,
+                               EpochContext& context) {
+  const CheckpointName name = NameOf(totals);
   context.Record(record::SaveCommitted{
       .epoch = durable_.epoch, .number = next(), .name = name});
   history_.committed = name;
   history_.committed_at = context.now();
   context.Remember(absl::StrFormat(
       "checkpoint of step %d committed (attempt %d, %s in %.1f s)", name.step,
-      name.attempt, BytesText(tally.bytes_total),
+      name.attempt, BytesText(totals.bytes_total),
       absl::ToDoubleSeconds(context.now() - began_at_)));
   ++outcome_.decided;
   outcome_.faults.clear();
@@ -332,17 +335,17 @@ void CheckpointTracker::Commit(const Tally& tally, EpochContext& context) {
   member_ = -1;
 }
 
-void CheckpointTracker::Fail(const Tally& tally, std::vector<Fault> faults,
-                             EpochContext& context) {
+void CheckpointTracker::Fail(const SaveTotals& totals,
+                             std::vector<Fault> faults, EpochContext& context) {
   ++outcome_.decided;
   outcome_.faults_more = Cut(&faults);
   outcome_.faults = std::move(faults);
   member_ = -1;
   history_.failure = FaultsText(outcome_.faults, outcome_.faults_more);
-  history_.failed_step = tally.step;
+  history_.failed_step = totals.step;
   history_.failed_at = context.now();
   context.Remember(absl::StrFormat("checkpoint of step %d failed: %s",
-                                   tally.step, history_.failure));
+                                   totals.step, history_.failure));
 }
 
 // --- News -------------------------------------------------------------------
@@ -409,12 +412,12 @@ std::string CheckpointTracker::Lack(int rank) const {
 // --- The view ---------------------------------------------------------------
 
 void CheckpointTracker::Describe(absl::Time now, CheckpointView* view) const {
-  const Tally tally = Count();
-  if (tally.begun == 0) return;
+  const SaveTotals totals = Count();
+  if (totals.begun == 0) return;
   view->saving = true;
-  view->saving_step = tally.step;
-  view->bytes_done = tally.bytes_done;
-  view->bytes_total = tally.bytes_total;
+  view->saving_step = totals.step;
+  view->bytes_done = totals.bytes_done;
+  view->bytes_total = totals.bytes_total;
   view->saving_for = now - began_at_;
 }
 

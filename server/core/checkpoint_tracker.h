@@ -73,7 +73,7 @@ class CheckpointTracker {
     bool left = false;
   };
   // The save that is decided next, over all ranks.
-  struct Tally {
+  struct SaveTotals {
     int begun = 0;     // ranks that have
     int missing = 0;   // ranks that are here, and write or have yet to begin
     int64_t step = 0;  // of the lowest rank that has begun
@@ -87,7 +87,7 @@ class CheckpointTracker {
   // The rank's save number next(), if it has begun it.
   const Save* Find(int rank) const;
   bool IsMissing(int rank) const;
-  Tally Count() const;
+  SaveTotals Count() const;
   // The journal has the parts of save next().
   bool IsPrepared() const;
 
@@ -101,15 +101,15 @@ class CheckpointTracker {
   void OpenAgain();
   void Open();
   void Decide(EpochContext& context);
-  std::vector<Fault> Faults(const Tally& tally) const;
-  void Prepare(const Tally& tally, EpochContext& context);
+  std::vector<Fault> Faults(const SaveTotals& totals) const;
+  void Prepare(const SaveTotals& totals, EpochContext& context);
   // A member for the manifest, or -1: none has a stream. False: none is left.
   bool ChooseMember(const EpochContext& context);
   std::vector<Fault> FailedMembers() const;
-  void Commit(const Tally& tally, EpochContext& context);
-  void Fail(const Tally& tally, std::vector<Fault> faults,
+  void Commit(const SaveTotals& totals, EpochContext& context);
+  void Fail(const SaveTotals& totals, std::vector<Fault> faults,
             EpochContext& context);
-  CheckpointName NameOf(const Tally& tally) const;
+  CheckpointName NameOf(const SaveTotals& totals) const;
   void Tell(EpochContext& context);
   void Tell(int rank, EpochContext& context) const;
 

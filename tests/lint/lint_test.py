@@ -145,6 +145,10 @@ class TextRulesTest(RuleTest):
         self.accept(text_rules.comment_openers, "base/x.h", "// A rank.\n// Its steps.")
         self.accept(text_rules.comment_openers, "base/x.h", "// Often. Offers of it.")
 
+    def test_replaced_names(self):
+        self.refuse(text_rules.replaced_names, "base/x.h", "struct Tally {};")
+        self.accept(text_rules.replaced_names, "base/x.h", "struct Totals {};  // a tally")
+
     def test_unique_types(self):
         for first, second in [
                 ("struct Place {};", "class Place final : public Base {\n};"),

@@ -24,6 +24,7 @@ RULES = {
     "launches": text_rules.launches,
     "disabled-tests": text_rules.disabled_tests,
     "comment-openers": text_rules.comment_openers,
+    "replaced-names": text_rules.replaced_names,
     "unique-types": type_names.unique_types,
     "machine-paths": text_rules.machine_paths,
     "budgets": text_rules.budgets,

@@ -51,6 +51,13 @@ def comment_openers(tree):
             is_inside = line.lstrip().startswith("//")
 
 
+def replaced_names(tree):
+    """No name that a standard term has replaced"""
+    names = "Seat|Board|Meeting|Troupe|Theatre|Moment|Tally|Ballot|Course|Lending|Patience"
+    return find_words(tree, tree.cpp(), rf"\b(?:{names})\b",
+                      "{}: say it with the field's term for it")
+
+
 def machine_paths(tree):
     """No path of a developer's machine"""
     expression = re.compile(r"(?<![\w.$}*-])/(work|farm|root|home/\w+|Users/\w+)/")
