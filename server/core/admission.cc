@@ -6,9 +6,11 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/secret.h"
 #include "server/core/status_text.h"
+#include "spec/elastic.h"
 
 namespace lockstep::core {
 namespace {
@@ -102,10 +104,12 @@ std::string Named(const protocol::Launch& launch) {
 }
 
 // Refuses a second launch of the job: each would wait for the ranks that the
-// other holds. Suspects do not count, since their launch may have ended.
+// other holds. Suspects do not count, since their launch may have ended. An
+// elastic job that has begun takes workers of any launch: it does not wait.
 absl::Status IsOfTheirLaunch(const AdmissionState& state,
                              const protocol::Hello& hello) {
   if (!hello.launch) return absl::OkStatus();
+  if (spec::IsElastic(state.spec) && state.has_begun) return absl::OkStatus();
   for (const auto& [name, other] : state.roster.workers()) {
     const bool is_here = other.holds_rank() &&
                          other.state != WorkerState::kSuspect && other.launch;
@@ -126,32 +130,39 @@ Admission AdmitNewcomer(const AdmissionState& state,
   if (is_held) {
     const bool is_gone =
         holder->state == WorkerState::kSuspect && !holder->awaited;
-    const bool comes_again = !state.epoch_lives && !holder->arrived &&
+    const bool comes_again = !state.is_member && !holder->arrived &&
                              holder->process == hello.process;
     if (!is_gone && !comes_again && holder->awaited) return Awaited(*holder);
     if (!is_gone && !comes_again) return Taken(*holder, now);
   }
   if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;
   if (is_held) return NewIncarnation{};
-  if (state.epoch_lives ||
-      state.roster.ranks_held() >= state.spec.mesh.WorldSize()) {
-    return Full(state, hello.worker);
-  }
+  if (!HasPlace(state)) return Full(state, hello.worker);
   return NewIncarnation{};
 }
 
 }  // namespace
+
+bool HasPlace(const AdmissionState& state) {
+  if (state.members == 0) {
+    return state.roster.ranks_held() < spec::WorkersMax(state.spec);
+  }
+  const auto waiting = static_cast<int>(state.roster.arrived().size());
+  return state.members + waiting < spec::WorkersMax(state.spec);
+}
 
 absl::Status Full(const AdmissionState& state, const WorkerName& worker) {
   std::vector<WorkerName> holders;
   for (const auto& [name, holder] : state.roster.workers()) {
     if (holder.holds_rank()) holders.push_back(name);
   }
+  const int spares = state.spec.limits.spares;
   return absl::FailedPreconditionError(absl::StrFormat(
-      "job %s has no free rank for %s: %d of %d are held, by %s%s",
+      "job %s has no free rank for %s: %d of %d%s are held, by %s%s",
       state.spec.name, worker.value, holders.size(),
-      state.spec.mesh.WorldSize(), NameList(holders),
-      state.epoch_lives ? ", and an epoch runs" : ""));
+      state.spec.mesh.WorldSize(),
+      spares == 0 ? "" : absl::StrCat(" and ", Count(spares, "spare")),
+      NameList(holders), state.members > 0 ? ", and an epoch runs" : ""));
 }
 
 absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello) {

@@ -17,10 +17,15 @@
 //   0               suspect since the
 //                   coordinator restarted       a stranger, for now
 //   0               alive, not arrived, the
-//                   same process, no epoch      a new incarnation: it rejoins
+//                   same process, no member     a new incarnation: it rejoins
 //   0               alive                       refused: the name is taken
-//   0               lost, left, none            a new incarnation, if a rank is
-//                                               free
+//   0               lost, left, none            a new incarnation, if there is
+//   a
+//                                               place
+//
+// Places are the mesh's ranks and limits.spares. While an epoch lives, its
+// members hold their ranks; in an elastic job that runs with fewer workers than
+// the mesh has ranks, the others are places of workers that wait.
 //
 // A refusal is final: the worker exits. A stranger is not admitted, but may be
 // a running worker of a job that this coordinator does not know, or come too
@@ -54,8 +59,10 @@ using Admission =
 struct AdmissionState {
   const JobSpec& spec;
   const Roster& roster;
-  NameHolder newest;  // the newest holder of the name
-  bool epoch_lives = false;
+  NameHolder newest;       // the newest holder of the name
+  int members = 0;         // of the living epoch; 0: none lives
+  bool is_member = false;  // the holder of the name is one of them
+  bool has_begun = false;  // the job has had an epoch
 };
 
 // InvalidArgument if no job of this spec admits the worker: its name is
@@ -71,7 +78,10 @@ absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello);
 Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now);
 
-// The refusal of a job without a free rank; names the workers that hold ranks.
+// Whether another worker may join, or wait.
+bool HasPlace(const AdmissionState& state);
+
+// The refusal of a job without a place; names the workers that hold them.
 absl::Status Full(const AdmissionState& state, const WorkerName& worker);
 
 }  // namespace lockstep::core

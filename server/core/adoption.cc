@@ -27,11 +27,17 @@ absl::StatusOr<Adoptions::Taken> Adoptions::Take(absl::Time now,
                                                  const protocol::Hello& hello) {
   const protocol::ResumeState& resume = *hello.resume;
   if (!hello.spec) return CannotOffer(job, hello, "it has no spec of the job");
-  const int world = hello.spec->mesh.WorldSize();
+  const int world = WorldOf(hello);
+  if (!MeshOfWorld(*hello.spec, world)) {
+    return CannotOffer(
+        job, hello,
+        absl::StrFormat("its epoch has %d members, which mesh %s does not fit",
+                        world, ToString(hello.spec->mesh)));
+  }
   if (resume.rank < 0 || resume.rank >= world) {
     return CannotOffer(
         job, hello,
-        absl::StrFormat("its rank is %d in a mesh of %d", resume.rank, world));
+        absl::StrFormat("its rank is %d of %d", resume.rank, world));
   }
   DropStale(now);
 
@@ -86,15 +92,22 @@ std::string Adoptions::Describe(const JobName& job, absl::Time now) const {
   }
   if (largest == nullptr) return "";
   return absl::StrFormat("%d of %d workers of its epoch %d %s it for adoption",
-                         most, largest->spec.mesh.WorldSize(),
-                         largest->epoch.value, most == 1 ? "offers" : "offer");
+                         most, largest->world, largest->epoch.value,
+                         most == 1 ? "offers" : "offer");
 }
 
 // --- Groups -----------------------------------------------------------------
 
+// Workers that do not say it run with all ranks of their mesh.
+int Adoptions::WorldOf(const protocol::Hello& hello) {
+  const int said = hello.resume->world;
+  return said > 0 ? said : hello.spec->mesh.WorldSize();
+}
+
 bool Adoptions::Agrees(const Group& group, const protocol::Hello& hello) {
   return group.epoch == hello.resume->epoch &&
          group.members_digest == hello.resume->members_digest &&
+         group.world == WorldOf(hello) &&
          group.token_hash == HashOfToken(hello.token) &&
          group.spec == *hello.spec;
 }
@@ -109,6 +122,7 @@ Adoptions::Group& Adoptions::GroupOf(const JobName& job,
   groups.push_back({.epoch = hello.resume->epoch,
                     .members_digest = hello.resume->members_digest,
                     .spec = *hello.spec,
+                    .world = WorldOf(hello),
                     .token_hash = HashOfToken(hello.token)});
   return groups.back();
 }

@@ -6,9 +6,9 @@
 //                                      and offers again
 //   ... from every rank, all equal ──▶ record::JobAdopted; all may resume
 //
-// The offers of one epoch agree in epoch, members (by their digest), spec and
-// token. An offer expires after the job's lease. Until it does, an offer of the
-// same rank by another incarnation is refused.
+// The offers of one epoch agree in epoch, members (by number and digest), spec
+// and token. An offer expires after the job's lease. Until it does, an offer of
+// the same rank by another incarnation is refused.
 //
 // Costs O(log n) for each offer, O(n) for the one that completes the epoch.
 //
@@ -73,10 +73,12 @@ class Adoptions {
     EpochId epoch;
     std::string members_digest;
     JobSpec spec;
+    int world = 0;  // its members: fewer than the mesh's, if it is elastic
     std::string token_hash;
     std::map<int, Offer> by_rank;
   };
 
+  static int WorldOf(const protocol::Hello& hello);
   static bool Agrees(const Group& group, const protocol::Hello& hello);
   Group& GroupOf(const JobName& job, const protocol::Hello& hello);
   void DropStale(absl::Time now);

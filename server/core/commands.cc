@@ -65,11 +65,12 @@ absl::StatusOr<protocol::DesiredCommands> Ask(
   return protocol::DesiredCommands{.commands = {*meant},
                                    .reason = reason,
                                    .number = now.number + 1,
-                                   .saves = now.saves};
+                                   .saves = now.saves,
+                                   .growths = now.growths};
 }
 
 protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now) {
-  return {.number = now.number + 1, .saves = now.saves};
+  return {.number = now.number + 1, .saves = now.saves, .growths = now.growths};
 }
 
 std::string ByOperator(const std::string& what, const std::string& reason) {

@@ -17,7 +17,7 @@
 //
 // A save is beside them, at any time while ranks may train: it counts in
 // DesiredCommands::saves. What is not obeyed by the end of the epoch is
-// forgotten.
+// forgotten. The coordinator's own wish to grow is beside them too.
 
 #ifndef LOCKSTEP_SERVER_CORE_COMMANDS_H_
 #define LOCKSTEP_SERVER_CORE_COMMANDS_H_

@@ -15,10 +15,13 @@ Epoch::Epoch(const DurableJob& durable, Roster& roster, JobLog& log,
              CheckpointHistory& history, absl::Time now)
     : durable_(durable),
       log_(log),
+      mesh_(
+          *MeshOfWorld(durable.spec, static_cast<int>(durable.members.size()))),
       members_(durable.epoch, durable.members, roster),
       registry_(members_.size(), spec().limits.parameters_max),
       revisions_(members_.size()),
-      steps_(spec(), durable.first_step, now),
+      steps_(members_.size(), spec().timeouts.progress, durable.first_step,
+             now),
       committed_(durable.first_step),
       checkpoints_(durable, history),
       departures_(members_.size()) {}
@@ -92,7 +95,7 @@ std::optional<EpochEnd> Epoch::On(int rank,
 void Epoch::CompilePlan(EpochContext& context) {
   // After a restart this compiles the adopted revision again.
   Registrations registered = registry_.Take();
-  plan::PlanInput input{.mesh = spec().mesh,
+  plan::PlanInput input{.mesh = mesh_,
                         .sync = spec().sync,
                         .policy = spec().buckets,
                         .revision = std::max(durable_.revision, Revision{1}),

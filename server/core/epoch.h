@@ -117,11 +117,13 @@ class Epoch {
   // --- Questions ---
 
   const Members& members() const { return members_; }
+  const Mesh& mesh() const { return mesh_; }
   // Sealed, planned or running.
   JobState state() const;
   // Members may commit steps.
   bool MayTrain() const;
   bool all_left() const { return departures_.all_left(); }
+  bool any_left() const { return departures_.count() > 0; }
   // The most steps that a member is known to have committed.
   uint64_t committed() const { return committed_; }
   // The furthest step in progress; nullopt before the start.
@@ -236,6 +238,7 @@ class Epoch {
 
   const DurableJob& durable_;
   JobLog& log_;
+  const Mesh mesh_;  // of its members
   Members members_;
 
   Registry registry_;

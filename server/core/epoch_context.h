@@ -28,8 +28,9 @@
 
 namespace lockstep::core {
 
-// Whether the job forms another epoch after this one.
-enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome };
+// Whether the job forms another epoch after this one. kIfDesired: without
+// spending a restart, unless an operator wants the job to stop or drain.
+enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome, kIfDesired };
 
 // Why an epoch ends, and what follows.
 struct EpochEnd {

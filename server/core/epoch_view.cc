@@ -228,7 +228,7 @@ bool Epoch::LagsInPass(int rank) const {
 void Epoch::Describe(int rank, absl::Time now, WorkerView* view) const {
   const RankProgress& standing = progress().of(rank);
   view->rank = rank;
-  view->coordinates = spec().mesh.CoordinatesOf(rank);
+  view->coordinates = mesh_.CoordinatesOf(rank);
   view->position = standing.position;
   view->step_seconds = standing.step_seconds;
   view->exposed_seconds = standing.exposed_seconds;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "server/core/assignment.h"
 #include "server/core/commands.h"
 #include "server/core/missing_workers.h"
 #include "server/core/status_text.h"
@@ -21,84 +20,6 @@ Job::Job(const DurableJob& durable, absl::Duration stopped_after)
       stopped_after_(std::min(stopped_after, durable.spec.timeouts.lease / 4)),
       log_(durable),
       budget_(durable.spec.limits) {}
-
-// --- Forming ----------------------------------------------------------------
-
-void Job::Arrive(Worker* worker, EventContext& context) {
-  roster_.SetArrived(worker, true);
-  state_ = JobState::kForming;
-  join_by_ = std::min(join_by_, std::max(context.now, first_epoch_from_) +
-                                    spec().timeouts.join);
-  Remember(absl::StrFormat("%s joins: %d of %d are here", WhoIs(*worker),
-                           roster_.arrived().size(), spec().mesh.WorldSize()),
-           context);
-  TryForm(context);
-}
-
-void Job::TryForm(EventContext& context) {
-  const int arrived = static_cast<int>(roster_.arrived().size());
-  const bool complete = arrived == spec().mesh.WorldSize();
-  if (!complete || !roster_.all_arrived_are_here()) return;
-  if (recovery_ && !recovery_->settled()) return;
-  if (!FirstEpochIsDelayed(context.now)) return Form(context);
-  if (form_at_ == absl::InfiniteFuture()) {
-    Remember(absl::StrCat("the job ", WhyDelayed(context.now)), context);
-  }
-  form_at_ = first_epoch_from_;
-}
-
-bool Job::FirstEpochIsDelayed(absl::Time now) const {
-  return !has_begun() && now < first_epoch_from_;
-}
-
-std::string Job::WhyDelayed(absl::Time now) const {
-  return absl::StrCat("waits ", HowLong(first_epoch_from_ - now), " ",
-                      why_delayed_);
-}
-
-void Job::DelayFirstEpoch(absl::Time when, const std::string& why) {
-  if (when <= first_epoch_from_) return;
-  first_epoch_from_ = when;
-  why_delayed_ = why;
-  if (form_at_ != absl::InfiniteFuture()) form_at_ = when;
-  if (join_by_ != absl::InfiniteFuture()) {
-    join_by_ = std::max(join_by_, when + spec().timeouts.join);
-  }
-}
-
-void Job::Form(EventContext& context) {
-  std::vector<protocol::Member> arrived;
-  for (const WorkerName& worker : roster_.arrived()) {
-    arrived.push_back(roster_.Find(worker)->member());
-  }
-  auto members = AssignRanks(std::move(arrived), durable_.members);
-  const EpochId id{std::max(durable_.epoch, durable_.epoch_floor).value + 1};
-  if (Wants(durable_.wanted, Command::kDrain)) {
-    Want(Nothing(durable_.wanted), context);  // the drain is complete
-  }
-  proofs_.clear();
-  recovery_.reset();
-  reports_by_ = absl::InfiniteFuture();
-  std::vector<uint32_t> holders;
-  for (uint32_t rank = 0; rank < members.size(); ++rank) {
-    Worker* worker = roster_.Find(members[rank].worker);
-    if (std::exchange(worker->holds_state, false)) holders.push_back(rank);
-  }
-  step_ = holders.empty() ? std::max(step_, durable_.steps) : durable_.steps;
-  context.out.Record(
-      name(), record::EpochBegan{id, members, step_, std::move(holders)});
-
-  join_by_ = absl::InfiniteFuture();
-  form_at_ = absl::InfiniteFuture();
-  epoch_.emplace(durable_, roster_, log_, checkpoints_, context.now);
-  Remember(absl::StrFormat("epoch %d forms with %s", id.value,
-                           Count(durable_.members.size(), "worker")),
-           context);
-  for (const protocol::Member& member : durable_.members) {
-    roster_.SetArrived(roster_.Find(member.worker), false);
-  }
-  epoch_->Announce(context);
-}
 
 // --- Endings ----------------------------------------------------------------
 
@@ -118,15 +39,18 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
     roster_.Move(roster_.Find(worker), WorkerState::kLost);
   }
   // A failure completes a desired stop or drain early.
-  const bool was_failure = again == Again::kIfBudgetAllows;
-  const bool stops = was_failure && Wants(durable_.wanted, Command::kStop);
-  const bool drains = was_failure && Wants(durable_.wanted, Command::kDrain);
+  const bool may_go_on =
+      again == Again::kIfBudgetAllows || again == Again::kIfDesired;
+  const bool stops = may_go_on && Wants(durable_.wanted, Command::kStop);
+  const bool drains = may_go_on && Wants(durable_.wanted, Command::kDrain);
   std::optional<std::string> no_more = "";
   if (again == Again::kWhenWorkersCome || drains) {
     no_more.reset();
   } else if (stops) {
     no_more = ByOperator("stopped", durable_.wanted.reason);
-  } else if (was_failure) {
+  } else if (again == Again::kIfDesired) {
+    no_more.reset();
+  } else if (again == Again::kIfBudgetAllows) {
     std::optional<uint64_t> step = epoch_->FurthestStep();
     if (step) step = std::max(committed(), *step);
     no_more = budget_.Spend(context.now, step, cause);
@@ -145,12 +69,16 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
            context);
   epoch_.reset();
+  grow_at_ = absl::InfiniteFuture();
   AwaitNextEpoch(context.now);
   AwaitReports(lost);
   const bool final = no_more.has_value();
   if (final) {
+    TellWaiting(cause, context);
     EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
            cause, context);
+  } else if (drains || again == Again::kWhenWorkersCome) {
+    SendAway(roster_.arrived(), cause, context);
   }
   for (const protocol::Member& member : members) {
     Worker* worker = roster_.Find(member.worker);
@@ -162,11 +90,31 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
   }
 }
 
+void Job::TellWaiting(const Cause& cause, EventContext& context) {
+  for (const WorkerName& worker : roster_.arrived()) {
+    context.out.Send(roster_.Find(worker)->session, name(), EpochId{},
+                     protocol::EpochEnded{cause, /*final=*/true});
+  }
+}
+
+// They need not come again.
+void Job::SendAway(std::set<WorkerName> workers, const Cause& cause,
+                   EventContext& context) {
+  for (const WorkerName& worker_name : workers) {
+    Worker* worker = roster_.Find(worker_name);
+    context.out.Refuse(std::exchange(worker->session, {}), name(),
+                       absl::CancelledError(cause.message));
+    Detach(worker, absl::OkStatus(), context);
+    roster_.Move(worker, WorkerState::kLost);
+  }
+}
+
 // A drained job waits like a new one: for its first worker, without a deadline.
 void Job::AwaitNextEpoch(absl::Time now) {
   const bool drained = Wants(durable_.wanted, Command::kDrain);
   state_ = drained ? JobState::kForming : JobState::kEpochEnded;
   join_by_ = drained ? absl::InfiniteFuture() : now + spec().timeouts.join;
+  ended_at_ = now;
 }
 
 void Job::EndJob(record::JobOutcome outcome, Cause cause,
@@ -182,6 +130,8 @@ void Job::EndJob(record::JobOutcome outcome, Cause cause,
   reports_by_ = absl::InfiniteFuture();
   pulse_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
+  shrink_at_ = absl::InfiniteFuture();
+  grow_at_ = absl::InfiniteFuture();
   Remember(std::string(Over().message()), context);
 }
 
@@ -223,7 +173,11 @@ void Job::UnbindAll(EventContext& context) {
 
 AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
   AdmissionState state{
-      .spec = spec(), .roster = roster_, .epoch_lives = epoch_.has_value()};
+      .spec = spec(), .roster = roster_, .has_begun = has_begun()};
+  if (epoch_) {
+    state.members = epoch_->members().size();
+    state.is_member = epoch_->members().RankOf(worker) >= 0;
+  }
   const auto name_holder = durable_.name_holders.find(worker);
   if (name_holder != durable_.name_holders.end())
     state.newest = name_holder->second;

@@ -1,7 +1,7 @@
 // One job: from the first worker's arrival to its end.
 //
-//                    all ranks      all have      all are
-//                    have arrived   registered    connected
+//                    enough have    all have      all are
+//                    arrived        registered    connected
 //   Forming ────────▶ Sealed ─────▶ Planned ─────▶ Running ──▶ Completed
 //      ▲                 └─────────────┴──────────────┤  all left cleanly
 //      │ first worker rejoins                         ▼
@@ -14,6 +14,8 @@
 // divided into files by subject:
 //
 //   job.cc           the states above and the endings
+//   job_forming.cc   arrivals, and when an epoch forms
+//   job_waiting.cc   workers that wait while an epoch lives
 //   job_members.cc   joining and resuming
 //   job_losses.cc    broken streams, evidence, leaving
 //   job_commands.cc  an operator's commands to a running job
@@ -50,6 +52,7 @@
 #include "server/core/epoch.h"
 #include "server/core/event.h"
 #include "server/core/event_context.h"
+#include "server/core/formation.h"
 #include "server/core/job_log.h"
 #include "server/core/recovery_tracker.h"
 #include "server/core/restart_budget.h"
@@ -134,18 +137,37 @@ class Job {
     std::string what;
   };
 
-  // --- States and endings (job.cc) ---
+  // --- Forming (job_forming.cc) ---
   void Arrive(Worker* worker, EventContext& context);
+  // With the state that they hold.
+  std::vector<ArrivedWorker> Arrived(bool also_suspects = false) const;
   void TryForm(EventContext& context);
+  void TryFormSmaller(std::vector<protocol::Member> members,
+                      EventContext& context);
+  bool FormAtDeadline(EventContext& context);
   bool FirstEpochIsDelayed(absl::Time now) const;
   std::string WhyDelayed(absl::Time now) const;
-  void Form(EventContext& context);
+  void Form(std::vector<protocol::Member> members, EventContext& context);
+
+  // --- Waiting workers (job_waiting.cc) ---
+  std::string WhoWaits() const;
+  void BeginWaiting(const Worker& worker, EventContext& context);
+  bool MayGrow() const;
+  int WorldIfGrown(bool also_suspects) const;
+  // Wants growth, or withdraws the wish, as the waiting workers allow.
+  void ReviseGrowth(EventContext& context);
+  void EndGrown(const Worker& worker, EventContext& context);
+
+  // --- States and endings (job.cc) ---
   void EndEpoch(EpochEnd end, EventContext& context);
   // Ends the epoch if a part of it says so.
   void EndIf(std::optional<EpochEnd> end, EventContext& context);
   void EndJob(record::JobOutcome outcome, protocol::Cause cause,
               EventContext& context);
   void TellTheEnd(const protocol::Cause& cause, EventContext& context);
+  void TellWaiting(const protocol::Cause& cause, EventContext& context);
+  void SendAway(std::set<WorkerName> workers, const protocol::Cause& cause,
+                EventContext& context);
   void AwaitNextEpoch(absl::Time now);
 
   // --- Operator commands (job_commands.cc) ---
@@ -191,8 +213,12 @@ class Job {
   void EndWith(const Worker& worker, EventContext& context);
   // No report of the worker will come.
   void ForgetReport(const WorkerName& worker, EventContext& context);
-  // Decides once no member is awaited.
+  void ForgetReturn(const Worker& worker, EventContext& context);
+  // The worker comes without a report to give.
+  void JoinAgain(Worker* worker, EventContext& context);
+  // Decides once no member is awaited, and forms an epoch if it can.
   void Settle(EventContext& context);
+  void Decide(EventContext& context);
   void ForgetTheAbsent(EventContext& context);
   // All ranks that hold the state left: the last step is done.
   bool AllHaveFinished() const;
@@ -235,6 +261,11 @@ class Job {
   std::string why_delayed_;
   // When all workers have arrived and wait for first_epoch_from_.
   absl::Time form_at_ = absl::InfiniteFuture();
+  absl::Time ended_at_ = absl::InfinitePast();  // the newest epoch
+  // When the job goes on with fewer workers: elastic.wait after ended_at_.
+  absl::Time shrink_at_ = absl::InfiniteFuture();
+  // When growth is wanted, unless another worker arrives.
+  absl::Time grow_at_ = absl::InfiniteFuture();
   JobLog log_;
   CheckpointHistory checkpoints_;
   std::optional<Epoch> epoch_;  // while it lives

@@ -15,7 +15,7 @@ using protocol::CauseKind;
 
 absl::Time Job::NextWake() const {
   absl::Time next = std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_,
-                              form_at_, reports_by_});
+                              form_at_, shrink_at_, grow_at_, reports_by_});
   if (epoch_) next = std::min(next, epoch_->NextWake());
   return next;
 }
@@ -32,6 +32,8 @@ void Job::Wake(EventContext& context) {
     form_at_ = absl::InfiniteFuture();
     TryForm(context);
   }
+  if (shrink_at_ <= context.now) TryForm(context);
+  if (grow_at_ <= context.now) ReviseGrowth(context);
   if (reports_by_ <= context.now) ForgetTheAbsent(context);
   MissJoinDeadline(context);
   pulse_ = leases_.Next() == absl::InfiniteFuture()
@@ -51,6 +53,8 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   if (epoch_) epoch_->BeginAnew(now);
   if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
   if (reports_by_ != absl::InfiniteFuture()) reports_by_ = now + timeouts.lease;
+  ended_at_ += late;
+  if (shrink_at_ != absl::InfiniteFuture()) shrink_at_ += late;
   // Offers were not received in this time either.
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
@@ -79,7 +83,7 @@ void Job::ExpireResumes(EventContext& context) {
 }
 
 void Job::MissJoinDeadline(EventContext& context) {
-  if (context.now < join_by_) return;
+  if (context.now < join_by_ || FormAtDeadline(context)) return;
   const std::set<WorkerName> arrived = roster_.arrived();
   std::string message =
       absl::StrFormat("job %s did not form within %s: %s", spec().name,

@@ -39,6 +39,7 @@ absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
     return absl::OkStatus();
   }
   if (*wanted != durable_.wanted) Want(*wanted, context);
+  ReviseGrowth(context);
   if (drains_now) DrainAtOnce(context);
   return absl::OkStatus();
 }
@@ -58,17 +59,11 @@ void Job::DrainAtOnce(EventContext& context) {
   if (epoch_) {
     return EndEpoch({cause, Again::kWhenWorkersCome, {}}, context);
   }
-  std::vector<WorkerName> here;
+  std::set<WorkerName> here;
   for (const auto& [worker_name, worker] : roster_.workers()) {
-    if (worker.holds_rank()) here.push_back(worker_name);
+    if (worker.holds_rank()) here.insert(worker_name);
   }
-  for (const WorkerName& worker_name : here) {
-    Worker* worker = roster_.Find(worker_name);
-    context.out.Refuse(std::exchange(worker->session, {}), name(),
-                       absl::CancelledError(cause.message));
-    Detach(worker, absl::OkStatus(), context);
-    roster_.Move(worker, WorkerState::kLost);
-  }
+  SendAway(std::move(here), cause, context);
   AwaitNextEpoch(context.now);
 }
 
@@ -86,6 +81,7 @@ void Job::EndAfterLastStep(std::optional<Command> command,
                      {}},
                     context);
   }
+  TellWaiting({.message = "the job completed"}, context);
   EndJob(record::JobOutcome::kCompleted, {}, context);
 }
 

@@ -25,7 +25,8 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->session = {};
-  if (over() || !worker->holds_rank()) return;
+  if (!worker->holds_rank()) return ForgetReturn(*worker, context);
+  if (over()) return;
   worker->broke = why;
   roster_.Move(worker, WorkerState::kSuspect);
   resumes_.Set(name, context.now + spec().timeouts.resume);
@@ -64,6 +65,7 @@ void Job::Lose(CauseKind kind, const std::vector<Loss>& losses,
   if (!end.lost.empty()) EndEpoch(std::move(end), context);
   for (const Loss& loss : losses) ForgetReport(loss.worker->name, context);
   ForgetDeadlineIfNobodyIsHere();
+  ReviseGrowth(context);
 }
 
 // The join deadline counts from the first arrival, or from the end of an epoch
@@ -178,13 +180,15 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
     }
     ForgetReport(worker->name, context);
     if (AllHaveFinished()) return EndAfterRecovery(leave.command, context);
-    return ForgetDeadlineIfNobodyIsHere();
+    ForgetDeadlineIfNobodyIsHere();
+    return ReviseGrowth(context);
   }
   if (auto end = epoch_->Leave(rank, leave, context)) {
     EndEpoch(*std::move(end), context);
     return ForgetReport(worker->name, context);
   }
-  if (epoch_->all_left()) EndAfterLastStep(leave.command, context);
+  if (epoch_->all_left()) return EndAfterLastStep(leave.command, context);
+  ReviseGrowth(context);
 }
 
 }  // namespace lockstep::core

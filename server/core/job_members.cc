@@ -99,8 +99,7 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
       roster_.Begin(hello.worker, generation, hello.process, context.now);
   worker.holds_state = Holds(hello.worker, hello, context);
   Attach(&worker, session, hello, {.secret = std::move(secret)}, context);
-  ForgetReport(worker.name, context);  // this incarnation has none to give
-  Arrive(&worker, context);
+  JoinAgain(&worker, context);
 }
 
 // The record stores only the hash: an incarnation that did not receive its
@@ -132,7 +131,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   const bool comes_again = !member && !is_here && !left && !missed_the_end;
   if (comes_again && !worker->holds_rank()) {
     const AdmissionState state = AdmissionStateOf(hello.worker);
-    if (epoch_ || roster_.ranks_held() >= spec().mesh.WorldSize()) {
+    if (!HasPlace(state)) {
       return context.out.Refuse(session, name(), Full(state, hello.worker));
     }
     roster_.Move(worker, WorkerState::kJoining);
@@ -149,6 +148,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     Detach(worker, absl::OkStatus(), context);
   } else if (member) {
     EndIf(epoch_->Resume(RankOf(*worker), hello, context), context);
+    ReviseGrowth(context);
   } else if (missed_the_end) {
     context.out.Send(session, name(), held,
                      protocol::EpochEnded{durable_.cause, /*final=*/false});
@@ -156,10 +156,10 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
       context.out.Send(session, name(), held, *durable_.recovery);
     }
   } else if (comes_again) {
-    ForgetReport(worker->name, context);
-    Arrive(worker, context);
+    JoinAgain(worker, context);
   } else {
     TryForm(context);
+    ReviseGrowth(context);
   }
 }
 
@@ -212,7 +212,10 @@ void Job::Receive(SessionId session, const WorkerName& name,
   }
   if (const auto* report = std::get_if<protocol::EpochReport>(&message.body)) {
     if (message.epoch != durable_.epoch) return;
-    if (epoch_ && IsMember(*worker)) EndWith(*worker, context);
+    if (epoch_ && IsMember(*worker)) {
+      const bool grows = report->grows && durable_.wanted.growths > 0;
+      grows ? EndGrown(*worker, context) : EndWith(*worker, context);
+    }
     if (!epoch_) On(*worker, *report, context);
     return;
   }
@@ -221,7 +224,9 @@ void Job::Receive(SessionId session, const WorkerName& name,
   if (const auto* evidence = std::get_if<protocol::Evidence>(&message.body)) {
     return OnEvidence(*evidence, name, context);
   }
+  const bool could_train = MayTrain();
   EndIf(epoch_->Receive(rank, message.body, context), context);
+  if (!could_train && MayTrain()) ReviseGrowth(context);
 }
 
 void Job::Take(const Compiled& event, EventContext& context) {

@@ -59,13 +59,31 @@ void Job::EndWith(const Worker& worker, EventContext& context) {
            context);
 }
 
+void Job::JoinAgain(Worker* worker, EventContext& context) {
+  if (recovery_) recovery_->Forget(worker->name);
+  Decide(context);
+  Arrive(worker, context);
+}
+
 void Job::ForgetReport(const WorkerName& worker, EventContext& context) {
   if (!recovery_) return;
   recovery_->Forget(worker);
   Settle(context);
 }
 
+// A worker that may be lost, and that holds no rank, need not come again.
+void Job::ForgetReturn(const Worker& worker, EventContext& context) {
+  if (over() || !recovery_ || !recovery_->settled()) return;
+  recovery_->Forget(worker.name);
+  TryForm(context);
+}
+
 void Job::Settle(EventContext& context) {
+  Decide(context);
+  if (recovery_ && recovery_->settled()) TryForm(context);
+}
+
+void Job::Decide(EventContext& context) {
   if (!recovery_ || !recovery_->settled() || over()) return;
   reports_by_ = absl::InfiniteFuture();
   if (!durable_.recovery && recovery_->any_reported()) {
@@ -84,7 +102,6 @@ void Job::Settle(EventContext& context) {
       context.out.Send(worker->session, name(), durable_.epoch, decision);
     }
   }
-  TryForm(context);
 }
 
 void Job::ForgetTheAbsent(EventContext& context) {
@@ -115,6 +132,9 @@ void Job::EndAfterRecovery(std::optional<Command> command,
   }
   if (command && Wants(durable_.wanted, Command::kDrain)) {
     recovery_.reset();
+    SendAway(roster_.arrived(),
+             {.message = ByOperator("drained", durable_.wanted.reason)},
+             context);
     return AwaitNextEpoch(context.now);
   }
   EndJob(record::JobOutcome::kCompleted, {}, context);

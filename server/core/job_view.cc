@@ -20,6 +20,9 @@ WorkerView Job::View(const Worker& worker, absl::Time now) const {
   // A worker that left cleanly is still part of the epoch.
   const int rank = epoch_ ? epoch_->members().RankOf(worker.name) : -1;
   if (rank >= 0) epoch_->Describe(rank, now, &view);
+  if (epoch_ && worker.arrived && worker.state == WorkerState::kJoining) {
+    view.state = WorkerState::kWaiting;
+  }
   return view;
 }
 
@@ -59,19 +62,20 @@ JobView Job::Describe(absl::Time now) const {
   if (epoch_) {
     epoch_->Describe(now, &view);
   } else if (!over()) {
-    view.missing =
-        spec().mesh.WorldSize() - static_cast<int>(roster_.arrived().size());
+    const auto arrived = static_cast<int>(roster_.arrived().size());
+    view.missing = std::max(0, spec().mesh.WorldSize() - arrived);
     if (FirstEpochIsDelayed(now)) view.stalls.push_back(WhyDelayed(now));
   }
   return view;
 }
 
 JobSummary Job::Summary() const {
-  JobSummary summary{.name = name(),
-                     .state = state(),
-                     .epoch = durable_.epoch,
-                     .world_size = spec().mesh.WorldSize(),
-                     .step = committed()};
+  JobSummary summary{
+      .name = name(),
+      .state = state(),
+      .epoch = durable_.epoch,
+      .world_size = epoch_ ? epoch_->members().size() : spec().mesh.WorldSize(),
+      .step = committed()};
   for (const auto& [name, worker] : roster_.workers()) {
     if (worker.state == WorkerState::kReady) ++summary.ready;
   }

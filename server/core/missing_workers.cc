@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "spec/elastic.h"
 
 namespace lockstep::core {
 namespace {
@@ -106,11 +107,22 @@ std::string DescribeMissing(const JobSpec& spec,
                             const std::set<WorkerName>& arrived,
                             const std::vector<protocol::Member>& previous) {
   const int world = spec.mesh.WorldSize();
-  const int absent = world - static_cast<int>(arrived.size());
+  const int absent = std::max(0, world - static_cast<int>(arrived.size()));
   std::string text = absl::StrFormat("%d of %d workers %s missing", absent,
                                      world, absent == 1 ? "is" : "are");
   const auto names = MissingWorkers(spec, arrived, previous);
   if (!names.empty()) absl::StrAppend(&text, ": ", ListEveryOne(names));
+  // Those beyond the previous epoch's members have no names yet.
+  const int unnamed = absent - static_cast<int>(names.size());
+  if (!names.empty() && unnamed > 0) {
+    absl::StrAppend(&text, ", and ", unnamed, " more");
+  }
+  if (!spec::IsElastic(spec)) return text;
+  const int replica = spec::WorkersPerReplica(spec);
+  absl::StrAppend(&text, "; it runs with ", spec::WorkersMin(spec), " or more");
+  if (replica > 1) {
+    absl::StrAppend(&text, ", by whole replicas of ", replica);
+  }
   return text;
 }
 

@@ -27,7 +27,8 @@ std::vector<std::string> MissingWorkers(
     const std::vector<protocol::Member>& previous);
 
 // "2 of 4 workers are missing: worker-2, worker-3". Names every one; long lists
-// are shortened to ranges: "w-7 to w-99".
+// are shortened to ranges: "w-7 to w-99". For an elastic job also with how many
+// workers it runs.
 std::string DescribeMissing(const JobSpec& spec,
                             const std::set<WorkerName>& arrived,
                             const std::vector<protocol::Member>& previous);

@@ -25,6 +25,7 @@ RecoveryTracker::RecoveryTracker(const SharedList<protocol::Member>& members,
     const auto departure = left.find(member.worker);
     if (departure == left.end()) {
       standing_.emplace_back(Awaiting{});
+      returning_.insert(ranks_[member.worker]);
       ++awaited_;
     } else {
       standing_.emplace_back(departure->second);
@@ -43,6 +44,7 @@ void RecoveryTracker::Report(const WorkerName& worker,
     return;
   }
   standing = report;
+  returning_.insert(found->second);
 }
 
 void RecoveryTracker::Leave(const WorkerName& worker,
@@ -57,6 +59,7 @@ void RecoveryTracker::Forget(const WorkerName& worker) {
 void RecoveryTracker::Settle(const WorkerName& worker, Standing as) {
   const auto found = ranks_.find(worker);
   if (found == ranks_.end()) return;
+  returning_.erase(found->second);
   Standing& standing = standing_[found->second];
   if (!std::holds_alternative<Awaiting>(standing)) return;
   standing = std::move(as);

@@ -7,6 +7,8 @@
 //     or joined again         ─▶ gone
 //   nobody is awaited any more ─▶ Decide
 //
+// A member that has reported is expected to join again; then it has returned.
+//
 // A rank passes the verdict of a step only when all ranks have entered it, and
 // a rank enters it only when it has all reduced gradients of that step. So two
 // ranks are at most one step apart, and a rank that is behind has the gradients
@@ -22,6 +24,7 @@
 #define LOCKSTEP_SERVER_CORE_RECOVERY_TRACKER_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,10 +47,13 @@ class RecoveryTracker {
   void Report(const WorkerName& worker, const protocol::EpochReport& report);
   // It had left after its last step when it heard of the end.
   void Leave(const WorkerName& worker, const Departure& departure);
-  // No report of the member will follow. One that has reported stays so.
+  // No report of the member will follow: it has joined again, or is lost. One
+  // that has reported stays so.
   void Forget(const WorkerName& worker);
 
   bool settled() const { return awaited_ == 0; }
+  // Every member that is here has joined again.
+  bool all_returned() const { return returning_.empty(); }
   // In rank order.
   std::vector<WorkerName> Awaited() const;
   bool any_reported() const;
@@ -66,6 +72,7 @@ class RecoveryTracker {
   std::vector<Standing> standing_;  // by rank
   std::map<WorkerName, size_t> ranks_;
   int awaited_ = 0;
+  std::set<size_t> returning_;  // ranks
 };
 
 // "replay step 41", "roll forward to step 42"; for people.

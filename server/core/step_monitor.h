@@ -30,12 +30,12 @@ namespace lockstep::core {
 
 class StepMonitor {
  public:
-  // All ranks begin at `first_step`.
-  StepMonitor(const JobSpec& spec, uint64_t first_step, absl::Time now)
+  // All ranks of the world begin at `first_step`.
+  StepMonitor(int world, absl::Duration progress_timeout, uint64_t first_step,
+              absl::Time now)
       : first_step_(first_step),
-        progress_(spec.mesh.WorldSize(), spec.timeouts.progress, now,
-                  first_step),
-        values_(spec.mesh.WorldSize()) {}
+        progress_(world, progress_timeout, now, first_step),
+        values_(world) {}
 
   // --- Messages ---
 

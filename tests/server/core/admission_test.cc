@@ -78,7 +78,8 @@ std::string Judged(const Case& c) {
   const Admission admission = Admit({.spec = spec,
                                      .roster = roster,
                                      .newest = {kNewest, 7, Sha256("secret")},
-                                     .epoch_lives = c.epoch_lives},
+                                     .members = c.epoch_lives ? 2 : 0,
+                                     .is_member = c.epoch_lives},
                                     hello, At(1));
   if (std::holds_alternative<NewIncarnation>(admission))
     return "new incarnation";

@@ -8,7 +8,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/core/assignment.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
 #include "server/core/missing_workers.h"
@@ -25,65 +24,6 @@ using testing::HasSubstr;
 
 protocol::Member On(const std::string& host, const std::string& name) {
   return {.worker = {name}, .generation = {1}, .process = {.host = host}};
-}
-
-std::string Order(const std::vector<protocol::Member>& members) {
-  return Names(members);
-}
-
-// --- Assignment -------------------------------------------------------------
-
-TEST(AssignmentTest, HostsStayTogetherInTheOrderOfTheirFirstWorker) {
-  EXPECT_EQ(Order(AssignRanks({On("b", "w-1"), On("a", "w-10"), On("a", "w-2"),
-                               On("b", "w-3")},
-                              {})),
-            "w-1 w-3 w-2 w-10");
-}
-
-TEST(AssignmentTest, HostsOfEqualNameAndAnotherBootAreTwo) {
-  auto first = On("a", "w-1");
-  auto second = On("a", "w-2");
-  auto third = On("a", "w-3");
-  second.process.boot_id = "other";
-  EXPECT_EQ(Order(AssignRanks({first, second, third}, {})), "w-1 w-3 w-2");
-}
-
-TEST(AssignmentTest, SurvivorsStayAndNewcomersFillHolesOfTheirHostFirst) {
-  const std::vector<protocol::Member> previous = {
-      On("a", "w-0"), On("a", "w-1"), On("b", "w-2"), On("b", "w-3")};
-  EXPECT_EQ(Order(AssignRanks(
-                {On("b", "w-3"), On("b", "x"), On("c", "y"), On("a", "w-0")},
-                previous)),
-            "w-0 y x w-3");
-}
-
-// Each worker gets exactly one rank, and former members keep theirs.
-TEST(AssignmentTest, IsAPermutationThatMovesNobody) {
-  std::mt19937 rng(1);
-  for (int round = 0; round < 2000; ++round) {
-    const int size = 1 + static_cast<int>(rng() % 6);
-    const auto some_host = [&] { return std::string(1, "abc"[rng() % 3]); };
-    std::vector<protocol::Member> previous;
-    for (int i = 0; i < size; ++i) {
-      previous.push_back(On(some_host(), absl::StrCat("w-", i)));
-    }
-    std::vector<protocol::Member> arrived = previous;
-    for (protocol::Member& member : arrived) {
-      if (rng() % 2 == 0) {
-        member = On(some_host(), absl::StrCat("new-", &member - &arrived[0]));
-      }
-    }
-    std::shuffle(arrived.begin(), arrived.end(), rng);
-    const auto ranks = AssignRanks(arrived, previous);
-    EXPECT_THAT(ranks, testing::UnorderedElementsAreArray(arrived));
-    for (int rank = 0; rank < size; ++rank) {
-      for (const protocol::Member& member : arrived) {
-        if (member.worker == previous[rank].worker) {
-          EXPECT_EQ(ranks[rank].worker, member.worker);
-        }
-      }
-    }
-  }
 }
 
 // --- Missing workers --------------------------------------------------------
