@@ -350,6 +350,7 @@ void Write(const protocol::Leave& from, v1::Leave* to) {
   to->set_reason(ToUtf8(from.reason));
   if (from.command) to->set_command(WireOf<v1::Command>(*from.command));
   to->set_verdict(from.verdict);
+  to->set_returns(from.returns);
 }
 
 void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
@@ -361,6 +362,7 @@ void Read(const v1::Leave& from, protocol::Leave* to, Decoder* d) {
             &to->command.emplace());
   }
   d->Opaque("verdict", from.verdict(), &to->verdict);
+  to->returns = from.returns();
 }
 
 void Write(const protocol::ReadyOrder& from, v1::ReadyOrder* to) {

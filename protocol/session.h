@@ -98,6 +98,8 @@ struct Leave {
   // The operator's command that made the last of these steps the last of all
   // ranks.
   std::optional<Command> command;
+  // Not clean: it has recovered (Session::Recover), and joins again.
+  bool returns = false;
   bool operator==(const Leave&) const = default;
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "client/gradient/ending.h"
+
 namespace lockstep::gradient {
 
 void CommandGate::Receive(const protocol::DesiredCommands& word) {
@@ -21,6 +23,7 @@ void CommandGate::Enter(StepSummary* summary) {
   saves_entered_ = word_.saves;
   summary->holds_command[IndexOf(Command::kSave)] =
       saves_entered_ > saves_obeyed_;
+  summary->holds_command[IndexOf(Command::kGrow)] = word_.wants_growth();
   if (word_.commands.empty()) return;
   summary->word = word_.number;
   for (const Command command : word_.commands) {
@@ -33,7 +36,7 @@ void CommandGate::Pass(const Verdict& verdict, std::function<void()> go_on) {
     MutexLock lock(&mutex_);
     if (verdict.Holds(Command::kSave)) saves_obeyed_ = saves_entered_;
     const bool heard_more = word_.number != verdict.command_word;
-    if (verdict.Holds(Command::kPause) && !verdict.IsLast() && !heard_more &&
+    if (verdict.Holds(Command::kPause) && !EndsEpoch(verdict) && !heard_more &&
         !open_for_good_) {
       held_ = std::move(go_on);
       return;

@@ -26,6 +26,11 @@
 // the later record, the verdict shows that the records differ, and no rank
 // pauses. If none did, all pause, and each resumes when it receives the record.
 //
+// So is the wish to grow: DesiredCommands::wants_growth(). It needs no number,
+// since it is obeyed once; the ranks enter the next verdict, if there is one,
+// with what they know then. A pause does not hold ranks in an epoch that ends
+// with the step: the next epoch obeys it.
+//
 // Saves are beside the records: DesiredCommands::saves counts the requests. A
 // rank holds Command::kSave in a verdict if it entered it with more requests
 // than it had when a save last held. So a save holds at one step, on all ranks

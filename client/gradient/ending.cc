@@ -31,6 +31,12 @@ std::optional<Command> CommandOf(Ending ending) {
 }
 
 absl::Status AfterTheLast(const Verdict& verdict) {
+  if (verdict.Grows()) {
+    return absl::AbortedError(absl::StrFormat(
+        "the job grows after step %d, since workers wait to join: call "
+        "Session::Recover, and join again",
+        verdict.step));
+  }
   return absl::CancelledError(absl::StrFormat(
       "step %d was the last, since %s: leave the loop and call Session::Leave",
       verdict.step, Why(verdict.ending)));

@@ -1,4 +1,5 @@
-// Whether a verdict is the last of its epoch, and the status of later calls.
+// Whether a verdict is the last of its epoch, or of the training, and the
+// status of later calls.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENDING_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENDING_H_
@@ -19,7 +20,13 @@ Ending EndingOf(const Verdict& verdict, Uneven uneven);
 // The operator's command that caused the ending, if any.
 std::optional<Command> CommandOf(Ending ending);
 
-// Cancelled: the status of a step call after the last step.
+// No step of the epoch follows: the step was the last one, or the job grows.
+inline bool EndsEpoch(const Verdict& verdict) {
+  return verdict.IsLast() || verdict.Grows();
+}
+
+// The status of a step call after a verdict that ends the epoch: Cancelled
+// after the last step; Aborted if the job grows.
 absl::Status AfterTheLast(const Verdict& verdict);
 
 }  // namespace lockstep::gradient

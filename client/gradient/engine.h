@@ -26,8 +26,9 @@
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
 //          nothing. After Abort or a failed transfer, every call and every
 //          pending verdict returns the first such error; after the last step of
-//          all ranks, Cancelled. A step that passed while the job is paused
-//          stays passed, whatever fails later.
+//          all ranks, Cancelled; after a step with which the job grows,
+//          Aborted. A step that passed while the job is paused stays passed,
+//          whatever fails later.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
@@ -107,6 +108,9 @@ struct EngineOptions {
   // Called once the last step of all ranks has passed, before any waiter for it
   // resumes.
   std::function<void(Ending)> on_last;
+  // Called likewise once the verdict has passed after which the job grows: why
+  // later calls fail, and what the session reports to the coordinator.
+  std::function<void(const absl::Status&, protocol::EpochReport)> on_grow;
   // Called by a waiter for a verdict: maps the first error to its cause.
   std::function<absl::Status(const absl::Status&)> explain;
 };
@@ -382,7 +386,8 @@ class Engine {
   Mutex mutex_;
   GradientTracker tracker_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);  // once it has passed
+  // Once the last step of the epoch has passed.
+  absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);
   // Verdicts by the parity of the steps passed with them: the last one that
   // passed and the one being judged, since Abort may run as soon as it has

@@ -39,7 +39,7 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   reduced->ending = EndingOf(*reduced, options_.uneven);
   KeepForAbort(verdict);
-  return step_state_.Pass(verdict.step_id.step, reduced->IsLast());
+  return step_state_.Pass(verdict.step_id.step, EndsEpoch(*reduced));
 }
 
 void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -79,7 +79,7 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   SwitchIfAllHold(judged);
   const absl::Time passed = options_.clock->Now();
   NoteTimes(*verdict, passed);
-  if (judged.IsLast()) EndAfter(judged);
+  if (EndsEpoch(judged)) EndAfter(judged);
   gate_.Pass(judged, [this, verdict, passed, judged] {
     {
       MutexLock lock(&mutex_);
@@ -121,14 +121,21 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
 }
 
 void Engine::EndAfter(const Verdict& last) {
+  const absl::Status over = AfterTheLast(last);
   std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
+  protocol::EpochReport report{.position = step_state_.position()};
   {
     MutexLock lock(&mutex_);
-    after_the_last_ = AfterTheLast(last);
+    after_the_last_ = over;
     given_up = std::exchange(closing_, {});
+    report.verdict = verdicts_[report.position.step % verdicts_.size()];
   }
-  if (options_.on_last) options_.on_last(last.ending);
-  for (const auto& verdict : given_up) verdict->Complete(AfterTheLast(last));
+  if (last.IsLast()) {
+    if (options_.on_last) options_.on_last(last.ending);
+  } else if (options_.on_grow) {
+    options_.on_grow(over, std::move(report));
+  }
+  for (const auto& verdict : given_up) verdict->Complete(over);
 }
 
 void Engine::SwitchIfAllHold(const Verdict& judged) {

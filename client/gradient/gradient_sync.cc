@@ -138,6 +138,10 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
           [this](Ending ending) {
             session_.NoteLastStep(gradient::CommandOf(ending));
           },
+      .on_grow =
+          [this](const absl::Status& why, protocol::EpochReport report) {
+            session_.NoteGrowth(why, std::move(report));
+          },
       .explain =
           [this](const absl::Status& error) {
             return Explained("GradientSync::Finish", error);

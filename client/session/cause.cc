@@ -37,6 +37,14 @@ absl::Status StatusOf(const protocol::EpochEnded& ended) {
   return absl::Status(CodeOf(cause.kind), cause.message);
 }
 
+absl::Status StatusOfWaiting(const JobName& job, const WorkerName& worker,
+                             const protocol::EpochEnded& ended) {
+  if (ended.cause.kind != CauseKind::kNone) return StatusOf(ended);
+  return absl::CancelledError(absl::StrFormat(
+      "job %s completed while %s waited to be given a rank: it was not needed",
+      job.value, worker.value));
+}
+
 absl::Status StatusOfFailure(const View& view,
                              const protocol::LocalFailure& failure) {
   if (failure.call.empty()) return absl::AbortedError(failure.message);

@@ -16,6 +16,10 @@
 namespace lockstep::session {
 
 absl::Status StatusOf(const protocol::EpochEnded& ended);
+// The same at the job's end for a worker that has waited for a rank: Cancelled
+// if the job completed.
+absl::Status StatusOfWaiting(const JobName& job, const WorkerName& worker,
+                             const protocol::EpochEnded& ended);
 
 // The status from this worker's own knowledge, before the coordinator's cause.
 absl::Status StatusOfFailure(const View& view,

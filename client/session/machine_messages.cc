@@ -59,6 +59,7 @@ void Machine::Receive(EpochId epoch, const protocol::EpochFormed& formed) {
     view.members = formed.members;
     view.first_step = formed.first_step;
     view.holders = formed.holders;
+    view.previous_world = formed.previous_world;
     heartbeats_.SetInEpoch(true);
     return;
   }
@@ -118,8 +119,12 @@ void Machine::Receive(EpochId epoch, const protocol::EpochEnded& ended) {
   view.cause = ended.cause;
   view.job_over = ended.final;
   unacked_.EpochEnded();
-  if (std::exchange(view.provisional, false)) view.status = StatusOf(ended);
-  EndEpoch(StatusOf(ended));
+  const absl::Status status =
+      view.epoch.value == 0
+          ? StatusOfWaiting(options_.job, options_.worker, ended)
+          : StatusOf(ended);
+  if (std::exchange(view.provisional, false)) view.status = status;
+  EndEpoch(status);
   if (!ended.final) return;
   if (unacked_.leave()) return Leave(absl::OkStatus());
   EndStream();
@@ -263,8 +268,10 @@ void Machine::On(const FailLocally& event) {
   EndEpoch(StatusOfFailure(view_, event.failure));
 }
 
+// If the job grows, the report is what lets the coordinator end the epoch.
 void Machine::On(const Quiesced& event) {
-  if (view_.phase != SessionPhase::kEnded) return;
+  const bool ends_it = InEpoch() && event.report.grows;
+  if (!ends_it && view_.phase != SessionPhase::kEnded) return;
   unacked_.Report(event.report);
   State(event.report);
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "client/session/session_impl.h"
+#include "plan/state/elastic.h"
 
 namespace lockstep {
 
@@ -26,15 +27,29 @@ void Session::Impl::RemoveStepOwner() {
   step_owner_ = nullptr;
 }
 
+bool Session::Impl::resized() const {
+  const int before = formed_->previous_world;
+  return before != 0 && before != static_cast<int>(members().size());
+}
+
+// Once the state is agreed on; before, only what the job's mode says.
+bool Session::Impl::FitsAnyWorld() const {
+  const absl::StatusOr<RegisteredState> state = state_.Agreed();
+  if (!state.ok()) return spec().sync != SyncMode::kReduceScatter;
+  return plan::CheckReplicasHoldAll(*state->tensors, spec()).ok();
+}
+
 // A newcomer holds the state once it has received it, or has trained: then it
-// had state that the program took from elsewhere.
+// had state that the program took from elsewhere. So does every rank if the
+// state is cut along an elastic axis that has another size than before.
 bool Session::Impl::HoldsStateAt(uint64_t step) const {
+  if (step > first_step() || state_.loaded()) return true;
+  if (resized() && !FitsAnyWorld()) return false;
   const std::vector<uint32_t>& all = holders();
   const bool began_with_it =
       std::find(all.begin(), all.end(), static_cast<uint32_t>(rank())) !=
       all.end();
-  return began_with_it || (all.empty() && first_step() == 0) ||
-         step > first_step() || state_.loaded();
+  return began_with_it || (all.empty() && first_step() == 0);
 }
 
 void Session::Impl::Quiesced(protocol::EpochReport report) {
@@ -48,13 +63,39 @@ void Session::Impl::Quiesced(protocol::EpochReport report) {
   event_loop_->Notify();
 }
 
-absl::StatusOr<Recovery> Session::Impl::Recover() {
-  const auto ended = event_loop_->view();
-  if (ended->phase != SessionPhase::kEnded) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("Recover is for an epoch that has ended: epoch %d %s",
-                        epoch().value, IsOver(*ended) ? "was left" : "lives"));
+void Session::Impl::NoteGrowth(const absl::Status& why,
+                               protocol::EpochReport report) {
+  {
+    MutexLock lock(&mutex_);
+    growth_ = why;
   }
+  report.grows = true;
+  Quiesced(std::move(report));
+}
+
+absl::StatusOr<std::shared_ptr<const View>> Session::Impl::AwaitEnd() {
+  auto ended = event_loop_->view();
+  const absl::Status grows = growth();
+  if (!IsOver(*ended) && !grows.ok()) {
+    ended = event_loop_->Await([](const View& v) { return IsOver(v); },
+                               clock_->Now() + spec().timeouts.join);
+    if (!IsOver(*ended)) {
+      return absl::DeadlineExceededError(absl::StrFormat(
+          "epoch %d of job %s has not ended within %s: %s. The coordinator %s",
+          epoch().value, spec().name,
+          absl::FormatDuration(spec().timeouts.join), grows.message(),
+          ended->connected ? "waits for other ranks" : "is not heard"));
+    }
+  }
+  if (ended->phase == SessionPhase::kEnded) return ended;
+  return absl::FailedPreconditionError(
+      absl::StrFormat("Recover is for an epoch that has ended: epoch %d %s",
+                      epoch().value, IsOver(*ended) ? "was left" : "lives"));
+}
+
+absl::StatusOr<Recovery> Session::Impl::Recover() {
+  const auto ended = AwaitEnd();
+  if (!ended.ok()) return ended.status();
   bool has_owner = false;
   {
     MutexLock lock(&mutex_);

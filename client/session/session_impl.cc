@@ -65,6 +65,20 @@ std::string WithWorldRank(const absl::Status& error, int group_rank, int rank,
 // which is equal on all ranks. The coordinator needs about a round trip.
 constexpr absl::Duration kCauseTimeout = absl::Milliseconds(100);
 
+// Whole replicas of an elastic job form an epoch's mesh.
+absl::StatusOr<JobSpec> SpecOfEpoch(const View& formed) {
+  JobSpec spec = *formed.spec;
+  const int members = static_cast<int>(formed.members.size());
+  const std::optional<Mesh> mesh = MeshOfWorld(spec, members);
+  if (!mesh) {
+    return absl::InternalError(absl::StrFormat(
+        "epoch %d of job %s has %d members, which are no mesh of it",
+        formed.epoch.value, spec.name, members));
+  }
+  spec.mesh = *mesh;
+  return spec;
+}
+
 bool HasLeft(const View& view) {
   return view.phase == SessionPhase::kLeft ||
          view.phase == SessionPhase::kFailed;
@@ -114,6 +128,9 @@ absl::Status Session::Impl::Form(Parts& parts) {
   formed_ = event_loop_->Await(
       [](const View& view) { return view.phase >= SessionPhase::kFormed; });
   if (IsOver(*formed_)) return WhyOver(*formed_);
+  auto of_epoch = SpecOfEpoch(*formed_);
+  if (!of_epoch.ok()) return of_epoch.status();
+  spec_ = *std::move(of_epoch);
   auto transport = parts.make_transport(spec());
   if (!transport.ok()) return transport.status();
   transport_ = *std::move(transport);
@@ -149,7 +166,7 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
   bool too_late = false;
   {
     MutexLock lock(&mutex_);
-    const bool has_finished = last_step_passed_ || recovered_;
+    const bool has_finished = last_step_passed_ || !growth_.ok() || recovered_;
     leaves_too_late_ |=
         !has_finished && event_loop_->view()->phase == SessionPhase::kEnded;
     too_late = leaves_too_late_;
@@ -158,7 +175,8 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
     event_loop_->Leave({.clean = finished,
                         .verdict = finished ? last_verdict_ : "",
                         .reason = reason,
-                        .command = last_command_});
+                        .command = last_command_,
+                        .returns = !finished && recovered_});
   }
   const auto view = event_loop_->Await(HasLeft);
   if (too_late || view->phase != SessionPhase::kLeft) return view->status;
@@ -166,7 +184,8 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
 }
 
 absl::Status Session::Impl::status() const {
-  return WhyOver(*event_loop_->view());
+  const absl::Status over = WhyOver(*event_loop_->view());
+  return over.ok() ? growth() : over;
 }
 
 absl::Status Session::Impl::AwaitUnlessOver(

@@ -85,7 +85,8 @@ class Session::Impl {
   ~Impl();
 
   // --- Facts of this epoch; they do not change ---
-  const JobSpec& spec() const { return *formed_->spec; }
+  // The job's, with the mesh of this epoch.
+  const JobSpec& spec() const { return spec_; }
   const std::string& worker() const { return options_.worker; }
   Generation generation() const { return formed_->generation; }
   EpochId epoch() const { return formed_->epoch; }
@@ -100,7 +101,8 @@ class Session::Impl {
   transport::Transport& transport() { return *transport_; }
   Arena& arena() { return *arena_; }  // the transport's
 
-  // OK while the epoch lives, then the reason for its end.
+  // OK while the epoch lives, and the job does not grow; then the reason for
+  // the end.
   absl::Status status() const;
 
   // --- Agreement ---
@@ -194,6 +196,9 @@ class Session::Impl {
   // The last step of all ranks has passed, because of `command` if set. Leave
   // reports it.
   void NoteLastStep(std::optional<Command> command);
+  // All ranks have passed a verdict with which the job grows: they report, and
+  // the coordinator ends the epoch. `why` is the status until then.
+  void NoteGrowth(const absl::Status& why, protocol::EpochReport report);
 
   // For one checkpointer.
   session::CheckpointChannel& checkpoints() { return checkpoints_; }
@@ -241,6 +246,8 @@ class Session::Impl {
   absl::StatusOr<Recovery> Recover();
   // The ranks that hold the state that the epoch begins with.
   const std::vector<uint32_t>& holders() const { return formed_->holders; }
+  // The epoch before had another number of ranks.
+  bool resized() const;
 
   // --- For the public class ---
   uint64_t BeginBusy(const std::string& reason, absl::Duration max);
@@ -295,6 +302,15 @@ class Session::Impl {
       absl::Time deadline = absl::InfiniteFuture());
   absl::Duration ExplanationTimeout(const absl::Status& error) const;
   absl::Status Unanswered(const absl::Status& error) const;
+  absl::Status growth() const {
+    MutexLock lock(&mutex_);
+    return growth_;
+  }
+  // The state at the end of the epoch. FailedPrecondition if it lives, or was
+  // left; DeadlineExceeded if the job grows, and the end is not heard.
+  absl::StatusOr<std::shared_ptr<const session::View>> AwaitEnd();
+  // Each replica along the elastic axis holds the same state.
+  bool FitsAnyWorld() const;
   // This rank's state is that after `step` steps.
   bool HoldsStateAt(uint64_t step) const;
   bool IsHeld(const std::vector<uint32_t>& holders) const;
@@ -312,6 +328,7 @@ class Session::Impl {
   std::unique_ptr<Arena> arena_;
   const int uncaught_exceptions_at_creation_ = std::uncaught_exceptions();
   std::shared_ptr<const session::View> formed_;  // when the epoch was formed
+  JobSpec spec_;                                 // of this epoch
   std::optional<PlanInEffect> pipeline_;         // from Connect until taken
 
   const std::shared_ptr<executor::LaneTraffic> traffic_ =
@@ -330,6 +347,7 @@ class Session::Impl {
   uint64_t last_busy_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<Command> last_command_ ABSL_GUARDED_BY(mutex_);
   bool last_step_passed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status growth_ ABSL_GUARDED_BY(mutex_);  // why the epoch is to end
   std::function<void()> before_leave_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const StepOwner> step_owner_ ABSL_GUARDED_BY(mutex_);
   std::string last_verdict_ ABSL_GUARDED_BY(mutex_);  // of the step owner

@@ -41,6 +41,7 @@ struct View {
   SharedList<protocol::Member> members;  // in rank order
   uint64_t first_step = 0;               // of the epoch, as in EpochFormed
   std::vector<uint32_t> holders;         // likewise
+  int previous_world = 0;                // likewise
   Revision revision;                     // of the newest plan announced
   std::string plan_digest;
   std::map<int, SharedList<std::string>> handles;  // by communicator

@@ -16,6 +16,7 @@
 #include "client/state/replica_check.h"
 #include "lockstep/checkpointer.h"
 #include "lockstep/session.h"
+#include "plan/state/elastic.h"
 #include "plan/state/ranges.h"
 #include "plan/state/recovery.h"
 
@@ -95,19 +96,21 @@ class StateReplicas::Impl {
     }
     const std::vector<int> healthy(holders.begin(), holders.end());
     const std::vector<int> newcomers = Others(healthy);
-    if (newcomers.empty()) return ResumedState{.origin = StateOrigin::kKept};
+    if (newcomers.empty() && !session.resized()) {
+      return ResumedState{.origin = StateOrigin::kKept};
+    }
     const auto state = session.state().Agreed();
     if (!state.ok()) return state.status();
-    if (state->tensors->empty()) {
+    if (!newcomers.empty() && state->tensors->empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           RankList(newcomers),
           " joined without the state of the job, and none is registered: "
           "Session::RegisterState"));
     }
-    absl::Status lost = absl::FailedPreconditionError("no rank has the state");
-    if (!healthy.empty()) {
-      lost = plan::PlanRecovery(*state->tensors, mesh(), newcomers, healthy)
-                 .status();
+    const absl::Status lost =
+        WhyLost(*state->tensors, newcomers, healthy, session.resized());
+    if (lost.ok() && newcomers.empty()) {
+      return ResumedState{.origin = StateOrigin::kKept};
     }
     if (lost.ok()) {
       absl::Status recovered = Recover(newcomers);
@@ -126,6 +129,20 @@ class StateReplicas::Impl {
   }
 
  private:
+  // Why the healthy ranks cannot give the newcomers the state; OK if they can.
+  absl::Status WhyLost(const std::vector<plan::StateTensor>& tensors,
+                       const std::vector<int>& newcomers,
+                       const std::vector<int>& healthy, bool resized) const {
+    if (healthy.empty()) {
+      return absl::FailedPreconditionError("no rank has the state");
+    }
+    if (resized) {
+      absl::Status all = plan::CheckReplicasHoldAll(tensors, session_.spec());
+      if (!all.ok()) return all;
+    }
+    return plan::PlanRecovery(tensors, mesh(), newcomers, healthy).status();
+  }
+
   // The ranks of the job that are not among these.
   std::vector<int> Others(const std::vector<int>& ranks) const {
     std::vector<int> others;

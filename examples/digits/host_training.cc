@@ -128,6 +128,8 @@ absl::Status HostTraining<T>::BeginEpoch() {
       Epoch{*std::move(bound), std::move(saved), std::move(replicas)});
   if (is_sliced()) epoch_->bound.BindValues();
   if (!trainer_) MakeTrainer();
+  const int leaves = session_->spec().reproducible.leaves;
+  if (leaves > 0) trainer_->SetLeaves(leaves / session_->world_size());
   const absl::StatusOr<int64_t> first = epoch_->saved.Open(trainer_->sgd());
   if (!first.ok()) return first.status();
   if (save.resume) step_ = *first;
@@ -138,12 +140,9 @@ absl::Status HostTraining<T>::BeginEpoch() {
 // bound.
 template <typename T>
 void HostTraining<T>::MakeTrainer() {
-  Recipe mine = options_.recipe;
-  const int leaves = session_->spec().reproducible.leaves;
-  if (leaves > 0) mine.leaves = leaves / session_->world_size();
   trainer_.emplace(
-      network_, mine, set_, [this](int64_t step) { return Samples(step); },
-      MakeHooks());
+      network_, options_.recipe, set_,
+      [this](int64_t step) { return Samples(step); }, MakeHooks());
 }
 
 template <typename T>
@@ -154,7 +153,7 @@ absl::Status HostTraining<T>::Resume() {
   if (session_->epoch() > 1) {
     Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
                      session_->epoch(), session_->generation(),
-                     NameOf(resumed->origin)});
+                     session_->world_size(), NameOf(resumed->origin)});
   }
   recovered_.reset();
   return absl::OkStatus();

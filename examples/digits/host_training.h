@@ -69,7 +69,9 @@ class HostTraining {
     return session_->spec().sync == SyncMode::kReduceScatter;
   }
   bool recovers() const {
-    return session_->spec().limits.max_restarts > 0 && !is_sliced();
+    const JobSpec& spec = session_->spec();
+    const bool may = spec.limits.max_restarts > 0 || !spec.elastic.axis.empty();
+    return may && !is_sliced();
   }
   std::vector<int64_t> Samples(int64_t step) const;
   Hooks<T> MakeHooks();

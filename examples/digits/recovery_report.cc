@@ -35,7 +35,7 @@ std::string ToMachineLine(const EndedEpoch& ended) {
 std::string ToMachineLine(const ResumedEpoch& resumed) {
   return absl::StrCat("resumed ", resumed.how, " ", resumed.steps, " ",
                       resumed.epoch, " ", resumed.generation, " ",
-                      resumed.origin);
+                      resumed.workers, " ", resumed.origin);
 }
 
 std::optional<EndedEpoch> EndedFromMachineLine(absl::string_view line) {
@@ -53,14 +53,15 @@ std::optional<EndedEpoch> EndedFromMachineLine(absl::string_view line) {
 std::optional<ResumedEpoch> ResumedFromMachineLine(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   ResumedEpoch resumed;
-  if (words.size() != 6 || words[0] != "resumed" ||
+  if (words.size() != 7 || words[0] != "resumed" ||
       !absl::SimpleAtoi(words[2], &resumed.steps) ||
       !absl::SimpleAtoi(words[3], &resumed.epoch) ||
-      !absl::SimpleAtoi(words[4], &resumed.generation)) {
+      !absl::SimpleAtoi(words[4], &resumed.generation) ||
+      !absl::SimpleAtoi(words[5], &resumed.workers)) {
     return std::nullopt;
   }
   resumed.how = words[1];
-  resumed.origin = words[5];
+  resumed.origin = words[6];
   return resumed;
 }
 

@@ -2,9 +2,9 @@
 // a program.
 //
 //   ended 20 worker-1 (rank 1, ...) died     steps done, why
-//   resumed replay 20 2 1 kept               how, steps done, epoch,
-//   generation,
-//                                            where the state came from
+//   resumed replay 20 2 1 3 kept             how, steps done, epoch,
+//                                            generation, workers, where the
+//                                            state came from
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_RECOVERY_REPORT_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_RECOVERY_REPORT_H_
@@ -29,6 +29,7 @@ struct ResumedEpoch {
   int64_t steps = 0;
   uint64_t epoch = 0;
   uint64_t generation = 0;
+  int workers = 0;     // of the epoch
   std::string origin;  // "kept", "peers", "checkpoint", "initial"
 };
 

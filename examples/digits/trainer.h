@@ -85,6 +85,9 @@ class Trainer {
 
   Sgd<T>& sgd() { return sgd_; }
 
+  // As Recipe::leaves, from the next step on.
+  void SetLeaves(int leaves) { leaves_ = leaves; }
+
  private:
   // Forward and backward of these rows; returns the loss.
   absl::StatusOr<double> ComputeLeaf(absl::Span<const int> rows);
@@ -98,7 +101,7 @@ class Trainer {
   Sgd<T> sgd_;
   const TrainingSet training_set_;
   const int64_t global_batch_;
-  const int leaves_;
+  int leaves_;
   const Samples samples_;
   const Hooks<T> hooks_;
 };

@@ -145,7 +145,8 @@ Admission AdmitNewcomer(const AdmissionState& state,
 
 bool HasPlace(const AdmissionState& state) {
   if (state.members == 0) {
-    return state.roster.ranks_held() < spec::WorkersMax(state.spec);
+    return state.roster.ranks_held() + state.away <
+           spec::WorkersMax(state.spec);
   }
   const auto waiting = static_cast<int>(state.roster.arrived().size());
   return state.members + waiting < spec::WorkersMax(state.spec);

@@ -63,6 +63,8 @@ struct AdmissionState {
   int members = 0;         // of the living epoch; 0: none lives
   bool is_member = false;  // the holder of the name is one of them
   bool has_begun = false;  // the job has had an epoch
+  // Survivors of the last epoch, of other names, that left to join again.
+  int away = 0;
 };
 
 // InvalidArgument if no job of this spec admits the worker: its name is

@@ -178,6 +178,9 @@ AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
     state.members = epoch_->members().size();
     state.is_member = epoch_->members().RankOf(worker) >= 0;
   }
+  if (recovery_) {
+    state.away = recovery_->away() - (recovery_->IsAway(worker) ? 1 : 0);
+  }
   const auto name_holder = durable_.name_holders.find(worker);
   if (name_holder != durable_.name_holders.end())
     state.newest = name_holder->second;

@@ -87,6 +87,9 @@ void Job::OnEvidence(const protocol::Evidence& evidence,
     case Weight::kStranger: return NoteStranger(evidence, subject, context);
     case Weight::kNothing:
       AddProof(evidence, subject, context);
+      if (evidence.kind == protocol::EvidenceKind::kExited) {
+        ForgetReturn(*subject, context);
+      }
       if (!epoch_) return;
       return EndIf(epoch_->AccuseLeaver(evidence, reporter, context), context);
     case Weight::kProof:
@@ -178,7 +181,14 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
       recovery_->Leave(worker->name,
                        {leave.steps, leave.verdict, leave.command});
     }
-    ForgetReport(worker->name, context);
+    // A survivor has the decision, and comes again in a session of its own.
+    const bool returns =
+        !leave.clean && leave.returns && recovery_ && durable_.recovery;
+    if (returns) {
+      recovery_->LeaveToReturn(worker->name);
+    } else {
+      ForgetReport(worker->name, context);
+    }
     if (AllHaveFinished()) return EndAfterRecovery(leave.command, context);
     ForgetDeadlineIfNobodyIsHere();
     return ReviseGrowth(context);

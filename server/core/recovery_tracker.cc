@@ -56,10 +56,23 @@ void RecoveryTracker::Forget(const WorkerName& worker) {
   Settle(worker, Gone{});
 }
 
+void RecoveryTracker::LeaveToReturn(const WorkerName& worker) {
+  const auto found = ranks_.find(worker);
+  const bool is_expected =
+      found != ranks_.end() && returning_.count(found->second) > 0;
+  if (is_expected) away_.insert(found->second);
+}
+
+bool RecoveryTracker::IsAway(const WorkerName& worker) const {
+  const auto found = ranks_.find(worker);
+  return found != ranks_.end() && away_.count(found->second) > 0;
+}
+
 void RecoveryTracker::Settle(const WorkerName& worker, Standing as) {
   const auto found = ranks_.find(worker);
   if (found == ranks_.end()) return;
   returning_.erase(found->second);
+  away_.erase(found->second);
   Standing& standing = standing_[found->second];
   if (!std::holds_alternative<Awaiting>(standing)) return;
   standing = std::move(as);

@@ -50,6 +50,10 @@ class RecoveryTracker {
   // No report of the member will follow: it has joined again, or is lost. One
   // that has reported stays so.
   void Forget(const WorkerName& worker);
+  // It has reported, and left to join again.
+  void LeaveToReturn(const WorkerName& worker);
+  int away() const { return static_cast<int>(away_.size()); }
+  bool IsAway(const WorkerName& worker) const;
 
   bool settled() const { return awaited_ == 0; }
   // Every member that is here has joined again.
@@ -73,6 +77,7 @@ class RecoveryTracker {
   std::map<WorkerName, size_t> ranks_;
   int awaited_ = 0;
   std::set<size_t> returning_;  // ranks
+  std::set<size_t> away_;       // some of these
 };
 
 // "replay step 41", "roll forward to step 42"; for people.

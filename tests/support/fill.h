@@ -491,8 +491,8 @@ inline void Fill(Source& s, protocol::EpochReport& v) {
   All(s, position, verdict, holds_state, grows);
 }
 inline void Fill(Source& s, protocol::Leave& v) {
-  auto& [clean, steps, verdict, reason, command] = v;
-  All(s, clean, steps, verdict, reason, command);
+  auto& [clean, steps, verdict, reason, command, returns] = v;
+  All(s, clean, steps, verdict, reason, command, returns);
 }
 inline void Fill(Source& s, protocol::ReadyOrder& v) {
   auto& [revision, parameters] = v;

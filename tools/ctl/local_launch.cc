@@ -62,7 +62,9 @@ int LocalLaunch::Run() {
       job_.spec.name, place_.address,
       daemon_ ? daemon_->operator_token : options_.token);
   WatchStalls();
-  return supervisor_.Run();
+  const int code = supervisor_.Run();
+  const bool enough = static_cast<int>(ended_well_.size()) >= job_.needed;
+  return code == 0 && !enough ? code_of_lost_ : code;
 }
 
 // --- Starting ---------------------------------------------------------------
@@ -198,12 +200,32 @@ void LocalLaunch::OnEnding(const std::string& name, pid_t pid,
   if (name == kDaemon || !reporter_) return;
   const absl::Status reported = reporter_->Report(name, pid, ending);
   const bool refused = IsRefused(name, reported);
-  if (options_.restarts == 0 || supervisor_.Ending() ||
-      supervisor_.Ended(kDaemon)) {
+  if (ending.ok()) ended_well_.insert(name);
+  if (supervisor_.Ending() || supervisor_.Ended(kDaemon)) return;
+  if (options_.restarts > 0) {
+    if (ending.ok()) return StartIfNeeded(name);
+    if (Repair(name, refused ? std::string(reported.message()) : "")) return;
+  }
+  if (!ending.ok()) GoOnWithout(name, ending);
+}
+
+void LocalLaunch::GoOnWithout(const std::string& worker,
+                              const launch::ProcessExit& ending) {
+  lost_.insert(worker);
+  const int left = static_cast<int>(job_.workers.size() - lost_.size());
+  if (left < job_.needed) return;
+  if (code_of_lost_ == 0) code_of_lost_ = ending.code;
+  supervisor_.Forgive(worker);
+  const ExitReporter::Standing job = reporter_->Ask();
+  if (!job.over.empty()) {
+    absl::FPrintF(stderr, "lockstepctl: job %s does not need %s: %s\n",
+                  job_.spec.name, worker, Printable(job.over));
     return;
   }
-  if (ending.ok()) return StartIfNeeded(name);
-  Repair(name, refused ? std::string(reported.message()) : "");
+  absl::FPrintF(stderr,
+                "lockstepctl: job %s goes on without %s: %d workers are left, "
+                "and it needs %d\n",
+                job_.spec.name, worker, left, job_.needed);
 }
 
 // A refusal of a worker whose name is still reserved is not permanent.
@@ -220,29 +242,30 @@ bool LocalLaunch::IsRefused(const std::string& worker,
   return false;
 }
 
-void LocalLaunch::Repair(const std::string& worker,
+bool LocalLaunch::Repair(const std::string& worker,
                          const std::string& refusal) {
-  if (!refusal.empty()) return SayNoRestart(refusal);
+  if (!refusal.empty()) return SayNoRestart(refusal), false;
   const ExitReporter::Standing job = reporter_->Ask();
-  if (!job.over.empty()) return SayNoRestart(job.over);
+  if (!job.over.empty()) return SayNoRestart(job.over), false;
   const auto restart = restarts_.OnFailure(worker, absl::Now());
   if (!restart) {
-    return SayNoRestart(absl::StrFormat("%d of %d are used up",
-                                        restarts_.used(), options_.restarts));
+    SayNoRestart(absl::StrFormat("%d of %d are used up", restarts_.used(),
+                                 options_.restarts));
+    return false;
   }
   StartAgain(worker, *restart);
-  if (!job.forms) return;
+  if (!job.forms) return true;
   // The next epoch needs every rank.
   for (const std::string& other : std::set<std::string>(ended_well_)) {
     const auto with_it = restarts_.OnNeeded(other, absl::Now());
     if (with_it) StartAgain(other, *with_it);
   }
+  return true;
 }
 
 // A worker that ended well after another one had failed may have been in the
 // epoch that ended.
 void LocalLaunch::StartIfNeeded(const std::string& worker) {
-  ended_well_.insert(worker);
   if (restarts_.used() == 0) return;
   const ExitReporter::Standing job = reporter_->Ask();
   if (!job.forms || !job.over.empty()) return;

@@ -2,7 +2,8 @@
 //
 //   start ──▶ run ──┬─ all end well ──────────────────────────▶ 0
 //              ▲    ├─ one fails, restarts are left ─▶ it starts again
-//              └────┼──────────────────────────────────┘ (restart_policy.h)
+//              ├────┼──────────────────────────────────┘ (restart_policy.h)
+//              ├────┼─ ... or the job goes on without it (RunJob::needed)
 //                   └─ one fails, none are left, or the job is over: the
 //                      others have `grace` to end ────────────▶ its code
 //
@@ -60,9 +61,13 @@ class LocalLaunch {
   void OnEnding(const std::string& name, pid_t pid,
                 const launch::ProcessExit& ending);
   bool IsRefused(const std::string& worker, const absl::Status& reported);
-  void Repair(const std::string& worker, const std::string& refusal);
+  // Starts a worker that has failed again. False if it may not.
+  bool Repair(const std::string& worker, const std::string& refusal);
   void StartIfNeeded(const std::string& worker);
   void StartAgain(const std::string& worker, const Restart& restart);
+  // The worker has failed, and is not started again.
+  void GoOnWithout(const std::string& worker,
+                   const launch::ProcessExit& ending);
   void SayNoRestart(const std::string& why) const;
 
   const RunOptions& options_;
@@ -74,6 +79,8 @@ class LocalLaunch {
   std::unique_ptr<ExitReporter> reporter_;
   RestartPolicy restarts_;
   std::set<std::string> ended_well_;
+  std::set<std::string> lost_;  // failed, and not started again
+  int code_of_lost_ = 0;        // of the first of them
   // Workers of which an exit could not be reported: the coordinator may still
   // reserve their names.
   std::set<std::string> unreported_;

@@ -139,6 +139,11 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "How often workers of this host that fail start again")
       .ShowDefault()
       .Between(0, 1'000'000);
+  run.Add("--spares", &arguments.run.spares,
+          "Workers on this host beside those of -n, which wait to take the "
+          "place of a lost one")
+      .ShowDefault()
+      .Between(0, 4096);
   run.Add("--bind", &arguments.bind,
           "core: each worker gets a share of this host's cores; none: the "
           "system places them")
@@ -207,7 +212,8 @@ absl::Status CheckAddresses(const std::string& addresses) {
 int FilesFor(bool runs, const Arguments& arguments) {
   constexpr int kOfLauncher = 8;
   if (!runs) return lockstep::proto::kFilesOfGrpc;
-  return lockstep::proto::kFilesOfGrpc + kOfLauncher + arguments.run.workers;
+  return lockstep::proto::kFilesOfGrpc + kOfLauncher + arguments.run.workers +
+         arguments.run.spares;
 }
 
 // The token of --token, --token-file or LOCKSTEP_TOKEN; else the token in the

@@ -15,6 +15,7 @@ RunRequest RequestOf(const RunOptions& options) {
           .nodes = options.nodes,
           .node_rank = options.node_rank,
           .restarts = options.restarts,
+          .spares = options.spares,
           .has_address = !options.address.empty(),
           .job = options.job,
           .program = options.program[0],

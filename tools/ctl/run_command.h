@@ -16,6 +16,7 @@ struct RunOptions {
   int nodes = 1;          // hosts, each with its own launcher
   int node_rank = 0;      // of this host
   int restarts = 0;       // of this host's workers (restart_policy.h)
+  int spares = 0;         // workers on each host beside those of the mesh
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
@@ -40,7 +41,10 @@ struct RunOptions {
 //
 // With `restarts`, a worker that fails is started again while the others run
 // on, unless the job is over or drained, the worker was permanently refused or
-// the launcher was interrupted.
+// the launcher was interrupted. A worker that is not started again does not
+// count as long as the job can go on without it: with `spares`, and in an
+// elastic job. Then 0 is returned if as many workers as the job needs ended
+// well.
 //
 // The environment of each worker has LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,

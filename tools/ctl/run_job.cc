@@ -1,5 +1,6 @@
 #include "tools/ctl/run_job.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "lockstep/mesh.h"
+#include "spec/elastic.h"
 #include "spec/spec_text.h"
 
 namespace lockstep::ctl {
@@ -83,15 +85,62 @@ absl::Status AllowRestarts(const RunRequest& request, RunJob* job) {
   return absl::OkStatus();
 }
 
+// Likewise, a spec without spares gets those of all launchers, and one restart
+// for each of them.
+absl::Status AllowSpares(const RunRequest& request, RunJob* job) {
+  const int spares = request.spares * request.nodes;
+  if (spares == 0) return absl::OkStatus();
+  JobLimits& limits = job->spec.limits;
+  if (!job->spec.workers.empty() && limits.spares == 0) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--spares %d, but %s names its workers, and no spares: set "
+        "limits.spares, and name them, too",
+        request.spares, request.spec_file));
+  }
+  if (limits.spares > 0 && limits.spares < spares) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--spares %d, but limits.spares of %s is %d: the coordinator would "
+        "refuse the others",
+        spares, request.spec_file, limits.spares));
+  }
+  job->differs_from_file |= limits.spares == 0 || limits.max_restarts == 0;
+  limits.spares = std::max(limits.spares, spares);
+  if (limits.max_restarts == 0) limits.max_restarts = spares;
+  return absl::OkStatus();
+}
+
+// The workers of the mesh first, those of all hosts, and behind them the
+// spares.
 std::vector<std::string> WorkerNames(const RunRequest& request,
                                      const JobSpec& spec) {
   std::vector<std::string> names;
-  const int first = request.node_rank * request.workers;
-  for (int i = first; i < first + request.workers; ++i) {
-    names.push_back(spec.workers.empty() ? absl::StrCat("worker-", i)
-                                         : spec.workers[i]);
-  }
+  const auto add = [&](int first, int count) {
+    for (int i = first; i < first + count; ++i) {
+      names.push_back(spec.workers.empty() ? absl::StrCat("worker-", i)
+                                           : spec.workers[i]);
+    }
+  };
+  add(request.node_rank * request.workers, request.workers);
+  add(WorldSize(request) + request.node_rank * request.spares, request.spares);
   return names;
+}
+
+// The job goes on without workers that an elastic axis or spares can replace,
+// wherever they run.
+int NeededOf(const RunRequest& request, const JobSpec& spec) {
+  const int all = request.workers + request.spares;
+  if (spec.limits.max_restarts == 0) return all;
+  const int may_be_lost = request.spares * request.nodes +
+                          spec.mesh.WorldSize() - spec::WorkersMin(spec);
+  return std::max(all - may_be_lost, 0);
+}
+
+absl::Status Complete(const RunRequest& request, RunJob* job) {
+  job->workers = WorkerNames(request, job->spec);
+  absl::Status may = AllowRestarts(request, job);
+  if (may.ok()) may = AllowSpares(request, job);
+  job->needed = NeededOf(request, job->spec);
+  return may;
 }
 
 }  // namespace
@@ -106,9 +155,8 @@ absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
   if (absl::Status fits = CheckWorldSize(request, *spec); !fits.ok()) {
     return fits;
   }
-  RunJob job{.workers = WorkerNames(request, *spec)};
-  job.spec = *std::move(spec);
-  if (absl::Status may = AllowRestarts(request, &job); !may.ok()) return may;
+  RunJob job{.spec = *std::move(spec)};
+  if (absl::Status may = Complete(request, &job); !may.ok()) return may;
   return job;
 }
 
@@ -137,8 +185,16 @@ absl::StatusOr<RunJob> JoinExisting(const RunRequest& request,
         "would fail the job before",
         request.restarts, as_created.spec_file, existing.limits.max_restarts));
   }
+  if (existing.limits.spares < request.spares * request.nodes) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--spares %d, but limits.spares of %s is %d: the coordinator would "
+        "refuse the others",
+        request.spares * request.nodes, as_created.spec_file,
+        existing.limits.spares));
+  }
   return RunJob{.spec = existing,
                 .workers = WorkerNames(request, existing),
+                .needed = NeededOf(request, existing),
                 .differs_from_file = true};
 }
 

@@ -6,6 +6,8 @@
 //   --nodes, -rank    one job on several hosts, with a launcher on each:
 //                     -n 4 --nodes 2 --node-rank 1 has worker-4 .. worker-7
 //   --restarts        the job allows as many restarts (limits.max_restarts)
+//   --spares          the job takes as many workers more (limits.spares), and
+//                     allows at least so many restarts
 //
 //   an existing job   the spec that the coordinator has; that of -f must be
 //                     equal
@@ -29,6 +31,7 @@ struct RunRequest {
   int nodes = 1;             // hosts
   int node_rank = 0;         // of this host
   int restarts = 0;          // of its workers, in total
+  int spares = 0;            // per host, beside its workers
   bool has_address = false;  // of a coordinator that other hosts reach, too
   std::string job;        // --job; empty: the spec's name, else the program's
   std::string program;    // a path
@@ -37,14 +40,17 @@ struct RunRequest {
 
 struct RunJob {
   JobSpec spec;
-  std::vector<std::string> workers;  // names of this host's workers, in order
-  bool differs_from_file = false;    // the workers need a rewritten file
+  // Names of this host's workers, in order; spares are the last ones.
+  std::vector<std::string> workers;
+  // So many of them must end well: the job goes on without the others.
+  int needed = 0;
+  bool differs_from_file = false;  // the workers need a rewritten file
 };
 
 // InvalidArgument, in one sentence, if the spec is malformed, if --job and the
 // spec name different jobs, if the node does not exist, if the spec allows
-// fewer restarts, or if the number of workers is not the number of ranks: such
-// a job would wait for other workers until its join timeout.
+// fewer restarts or spares, or if the number of workers is not the number of
+// ranks: such a job would wait for other workers until its join timeout.
 absl::StatusOr<RunJob> DecideJob(const RunRequest& request,
                                  const std::string& spec_text);
 

@@ -85,6 +85,12 @@ void Supervisor::StartAgain(const std::string& name, ChildCommand command,
   }
 }
 
+void Supervisor::Forgive(const std::string& name) {
+  for (Entry& entry : entries_) {
+    if (entry.name == name && entry.ended) entry.forgiven = true;
+  }
+}
+
 bool Supervisor::Ending() const {
   return interrupted_by_ != 0 || first_failure_ != 0;
 }
@@ -204,7 +210,7 @@ ProcessExit Supervisor::EndingOf(Entry& entry) {
 void Supervisor::NoteEnding(Entry& entry, const ProcessExit& ending) {
   if (options_.on_ending)
     options_.on_ending(entry.name, entry.child.pid(), ending);
-  if (entry.next_start) return;
+  if (entry.next_start || entry.forgiven) return;
   const bool counts = entry.role == Role::kWorker || !WorkersEnded();
   if (!counts || (ending.ok() && entry.role == Role::kWorker)) return;
   CountFailure(entry, ending);
@@ -242,6 +248,7 @@ void Supervisor::StartNow(Entry& entry) {
   }
   entry.child = *std::move(child);
   entry.sent.clear();
+  entry.forgiven = false;
   entry.ended = false;
 }
 

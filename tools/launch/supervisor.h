@@ -2,8 +2,9 @@
 //
 //   SIGINT, SIGTERM, SIGHUP ─▶ forwarded; again, or after `grace`: SIGKILL
 //   a child ends ────────────▶ on_ending (a launcher reports it as evidence),
-//                              which may start the worker again: then the
-//                              failure does not count, and the others run on
+//                              which may start the worker again, or go on
+//                              without it: then the failure does not count,
+//                              and the others run on
 //   a failure counts ────────▶ the others may end by themselves for `grace`,
 //                              then get SIGTERM, then SIGKILL
 //   output ──────────────────▶ on_output, line by line
@@ -63,6 +64,10 @@ class Supervisor {
   void StartAgain(const std::string& name, ChildCommand command,
                   absl::Duration pause);
 
+  // Called from on_ending: the failure of this child does not count, and the
+  // others run on without it. StartAgain may follow at any time.
+  void Forgive(const std::string& name);
+
   // Whether the workers are to end: a signal was forwarded, or a failure
   // counts.
   bool Ending() const;
@@ -92,6 +97,7 @@ class Supervisor {
     Role role;
     std::string partial_line;
     bool ended = false;
+    bool forgiven = false;
     std::map<int, std::string> sent;  // signals, and why they were sent
     std::optional<NextStart> next_start;
   };

@@ -7,7 +7,8 @@ usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--sync MODE] [--transport T | --device D]
                   [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
                   [--state DIR [--save-every N] [--kill-all | --resume]]
-                  [--kill-worker R] [--kill-coordinator] [--at-step N]
+                  [--kill-worker R [--no-replacement | --late-replacement]]
+                  [--kill-coordinator] [--at-step N]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -34,6 +35,9 @@ Where --device cuda finds no GPU it says why and exits with 77.
   --kill-all    kill the workers and the coordinator after --at-step N steps (20)
   --kill-worker R  kill worker R after --at-step N steps (20), and start it again: the others
                 recover, and it receives the state from them
+  --no-replacement    do not start worker R again: the job goes on with the others
+  --late-replacement  start worker R again when the others have done ten steps without it: the
+                job shrinks, and grows
   --kill-coordinator  kill the coordinator after --at-step N steps, and start it again with its
                 journal: the training goes on meanwhile
   --resume      go on from the newest checkpoint in DIR; compares also with the training that
@@ -47,7 +51,8 @@ TXT
 # The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
   --wire-dtype --leaves --state --save-every --at-step --kill-worker)
-readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all --kill-coordinator)
+readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all --kill-coordinator
+  --no-replacement --late-replacement)
 
 run_demo() {
   local preset="${LOCKSTEP_PRESET:-user}"

@@ -41,7 +41,8 @@
 //          rank needs it, the epoch ends with that cause.
 // Errors:  no error ends the process. A wrong call is InvalidArgument or
 //          FailedPrecondition and has no effect. After the last verdict
-//          (Verdict::IsLast) every step call is Cancelled. When the epoch has
+//          (Verdict::IsLast) every step call is Cancelled, and after one with
+//          which the job grows (Verdict::Grows) Aborted. When the epoch has
 //          ended, every call returns Session::status(). docs/gradients.md,
 //          "Errors", has the details.
 

@@ -5,7 +5,9 @@
 //   ...
 //   (*session)->Leave();
 //
-// Join blocks until every rank of the job has joined. Then a thread of the
+// Join blocks until every rank of the job has joined, or, in a job that takes
+// more workers than it has ranks (elastic, limits.spares), until this one is
+// given a rank: then as long as the job lives. Then a thread of the
 // session exchanges messages with the coordinator. No call of a training step
 // waits for the coordinator, except in negotiated mode. Otherwise training
 // continues while the coordinator is unreachable.
@@ -90,7 +92,8 @@ class LOCKSTEP_EXPORT Session {
   // worker has this name), DeadlineExceeded (with the absent workers),
   // FailedPrecondition (another protocol version, a job that is over, a job
   // that is full), PermissionDenied (wrong token), ResourceExhausted (a limit,
-  // which is named).
+  // which is named), Cancelled (an operator ended the job, or it completed
+  // while this worker waited for a rank: it was not needed).
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const JoinOptions& options);
 
@@ -100,7 +103,10 @@ class LOCKSTEP_EXPORT Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // The job's, with the mesh of this epoch: in an elastic job its elastic axis
+  // may be smaller than the job's.
   const JobSpec& spec() const;
+  const Mesh& mesh() const { return spec().mesh; }
   const std::string& worker() const;
   uint64_t generation() const;
   uint64_t epoch() const;
@@ -206,7 +212,8 @@ class LOCKSTEP_EXPORT Session {
   // GradientSync does this for failures of its own calls.
   void ReportFailure(const std::string& call, const absl::Status& failure);
 
-  // After the end of the epoch (status() is not OK): waits until all members
+  // After the end of the epoch (status() is not OK), or a step with which the
+  // job grows (Verdict::Grows): waits until all members
   // have quiesced, or are lost, and returns how training goes on. The program
   // carries it out (recovery.h), destroys the session and what belongs to it,
   // and joins again. Errors: FailedPrecondition (the epoch lives, or this

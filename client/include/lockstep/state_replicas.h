@@ -94,6 +94,12 @@ class LOCKSTEP_EXPORT StateReplicas {
   // by Recover. If no rank has all of it any more, all ranks load the newest
   // checkpoint of `checkpoints`, which they have created; null: without one.
   //
+  // If an elastic job goes on with another number of replicas, state that each
+  // of them holds whole is kept, and sent to newcomers. State that is cut among
+  // them, as with sync: reduce_scatter, is not what the new ranks need: all
+  // load the newest checkpoint, and the steps since are computed again, even
+  // those of ranks that Recover told to replay or to roll forward.
+  //
   // FailedPrecondition: the state is lost, and there is no checkpoint; or none
   // is registered, and there are newcomers. Else the errors of Recover and of
   // AsyncCheckpointer::Load.

@@ -65,11 +65,18 @@ struct LOCKSTEP_EXPORT Verdict {
   // loop, call Session::Leave. Further step calls are Cancelled.
   bool IsLast() const { return ending != Ending::kNone; }
 
+  // True if the epoch ends with this step, on all ranks, because workers wait
+  // to join: apply the update, then call Session::Recover. Further step calls
+  // are Aborted.
+  bool Grows() const {
+    return ending == Ending::kNone && Holds(Command::kGrow);
+  }
+
   // True if every rank has received this command, with the same number: obey
-  // it now. Finish itself obeys a pause; IsLast covers stop and drain. Growth
-  // has no number. Neither has a save: it holds at one step, the first at which
-  // every rank has a request that was not obeyed yet, also beside other
-  // commands and at the last step.
+  // it now. Finish itself obeys a pause; IsLast covers stop and drain, Grows
+  // the growth of an elastic job. Growth has no number. Neither has a save: it
+  // holds at one step, the first at which every rank has a request that was not
+  // obeyed yet, also beside other commands and at the last step.
   bool Holds(Command command) const {
     const bool by_all = command_holders[IndexOf(command)] == world_size;
     const bool has_number =

@@ -1,7 +1,8 @@
 // Kills a worker, or the coordinator, in the middle of the training, starts it
 // again, and reports how the training goes on.
 //
-//   step S        SIGKILL ─▶ worker R, which starts again at once
+//   step S        SIGKILL ─▶ worker R, which starts again at once, ten steps
+//                            later, or not at all
 //   step S        SIGKILL ─▶ coordinator; it starts again with its journal
 //   lines of the workers (recovery_report.h) ─▶ how they recovered, and when
 //
@@ -51,20 +52,31 @@ class Faults {
   struct Victim {
     absl::Time killed_at;
     int64_t step = 0;  // that was done
-    bool started_again = false;
+    bool ended = false;
+    absl::Time started_at = absl::InfiniteFuture();  // again
   };
 
   std::string WorkerVictim() const;
   void Kill(const std::string& name, int64_t steps);
+  void StartAgain(const std::string& name, Victim& victim);
+  // The time since the kill; after a late start, since that.
+  absl::Duration SinceTheChange(const Victim& victim) const;
+  bool HasRecovered() const;
+  void ReportRecovery(int64_t steps) const;
 
   const Flags& flags_;
   launch::Supervisor* const* const supervisor_;
   launch::ChildCommand worker_;
   launch::ChildCommand coordinator_;
   std::map<std::string, Victim> victims_;
-  std::map<std::string, ResumedEpoch> resumed_;  // by worker
-  absl::Duration known_;      // until the last survivor knew of the death
-  absl::Duration recovered_;  // until the last worker began the next epoch
+  // By worker: the newest epochs of so many workers.
+  std::map<std::string, ResumedEpoch> resumed_;   // without those that shrank
+  std::map<std::string, ResumedEpoch> shrunken_;  // with fewer workers
+  absl::Duration known_;   // until the last survivor knew of the death
+  absl::Duration shrank_;  // until the last one began an epoch without it
+  // Until the last worker began an epoch with all: since the kill or, if the
+  // job shrank, since the replacement's start.
+  absl::Duration recovered_;
 };
 
 }  // namespace lockstep::digits

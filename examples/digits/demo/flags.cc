@@ -92,11 +92,22 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
                    "kill the workers and the coordinator in the middle; exits "
                    "with 3")
           .Needs(state);
-  line.Add("--kill-worker", &flags->kill_worker,
-           "kill this worker in the middle, and start it again: the others "
-           "recover")
-      .Between(0, 63)
-      .Excludes(kill_all);
+  const CommandLineOption kill_worker =
+      line.Add("--kill-worker", &flags->kill_worker,
+               "kill this worker in the middle, and start it again: the others "
+               "recover")
+          .Between(0, 63)
+          .Excludes(kill_all);
+  const CommandLineOption no_replacement =
+      line.AddFlag("--no-replacement", &flags->no_replacement,
+                   "do not start the killed worker again: the job goes on with "
+                   "the others")
+          .Needs(kill_worker);
+  line.AddFlag("--late-replacement", &flags->late_replacement,
+               "start the killed worker again when the others have done ten "
+               "steps without it: the job shrinks, and grows")
+      .Needs(kill_worker)
+      .Excludes(no_replacement);
   line.AddFlag("--kill-coordinator", &flags->kill_coordinator,
                "kill the coordinator in the middle, and start it again with "
                "its journal")
@@ -152,6 +163,11 @@ absl::Status ContradictionOfRecovery(const Flags& flags) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--at-step %d: the training has only %d steps",
                         flags.at_step, flags.steps));
+  }
+  if (flags.shrinks() && (flags.workers == 1 || flags.leaves > 0)) {
+    return absl::InvalidArgumentError(
+        "--no-replacement and --late-replacement want two workers at least, "
+        "and no --leaves");
   }
   return absl::OkStatus();
 }

@@ -36,9 +36,13 @@ struct Flags {
   bool kill_all = false;
   int kill_worker = -1;  // which; -1: none
   bool kill_coordinator = false;
+  // The killed worker is not replaced, or some steps later: the job shrinks.
+  bool no_replacement = false;
+  bool late_replacement = false;
   int64_t at_step = 0;  // with one of the last three
 
   bool recovers() const { return kill_worker >= 0 || kill_coordinator; }
+  bool shrinks() const { return no_replacement || late_replacement; }
   bool on_gpus() const { return device == "cuda"; }
   bool halves() const { return wire_dtype != "none"; }
 

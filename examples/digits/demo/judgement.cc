@@ -29,6 +29,7 @@ absl::StatusOr<double> CompareWith(
   if (!one.ok()) return one.status();
   double largest = 0;
   for (int copy = 0; copy < CopiesOf(flags); ++copy) {
+    if (flags.no_replacement && copy == flags.kill_worker) continue;
     const absl::StatusOr<std::vector<NamedWeights>> weights =
         WeightsOfCopy(flags, files, copy, *one);
     if (!weights.ok()) return weights.status();

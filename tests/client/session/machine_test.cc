@@ -461,6 +461,17 @@ TEST_F(MachineTest, ReportsWhereItStandsAfterTheEndAndNotBefore) {
   EXPECT_EQ(Resume(0.2, 1), "send 2: report step 5");
 }
 
+TEST_F(MachineTest, ReportsAGrowthBeforeTheEnd) {
+  Running();
+  const Quiesced report{{{5, protocol::Phase::kIdle}, "", false, true}};
+  ASSERT_TRUE(report.report.grows);
+  EXPECT_EQ(Step(0.1, report), "send 1: report step 5");
+  EXPECT_EQ(view().phase, SessionPhase::kRunning);
+  EXPECT_EQ(Resume(0.2, 1), "send 2: report step 5");
+  HearEnd(0.3, 2, CauseKind::kGrown, "x");
+  EXPECT_EQ(view().phase, SessionPhase::kEnded);
+}
+
 TEST_F(MachineTest, LeavesWhenTheCoordinatorKnows) {
   Running();
   EXPECT_EQ(Step(1, LeaveNow{{true, 20, ""}}), "send 1: leave clean after 20");

@@ -57,6 +57,10 @@ class ElasticJob {
                                          grows});
   }
 
+  EffectList LeavesToJoinAgain(int i) {
+    return Says(i, protocol::Leave{.clean = false, .returns = true});
+  }
+
   // The members of the newest epoch, from registration to the first step.
   void Run() {
     for (const int i : Members()) {
@@ -144,6 +148,35 @@ TEST(ShrinkingTest, NotBeforeEverySurvivorHasJoinedAgain) {
   EXPECT_FALSE(job.lives());
   job.JoinsAgain(4);
   EXPECT_THAT(job.Members(), ElementsAre(1, 3, 4));
+}
+
+// As a program does that destroys its session, and joins with another one.
+TEST(ShrinkingTest, NotBeforeASurvivorIsBackThatLeftInOrderToJoinAgain) {
+  ElasticJob job(ElasticSpecOf(4));
+  job.Begin(4);
+  job.Dies(2);
+  for (const int i : {1, 3, 4}) job.Reports(i, 7);
+  for (const int i : {1, 3, 4}) job.LeavesToJoinAgain(i);
+  job.JoinsAgain(1);
+  EXPECT_FALSE(job.lives());
+  for (const int newcomer : {5, 6, 7}) job.Joins(newcomer);
+  EXPECT_FALSE(job.lives()) << "their ranks are theirs";
+  job.JoinsAgain(3);
+  job.JoinsAgain(4);
+  EXPECT_THAT(job.Members(), ElementsAre(1, 5, 3, 4));
+}
+
+TEST(ShrinkingTest, ASurvivorThatDiesBeforeItJoinsAgainIsNotAwaited) {
+  ElasticJob job(ElasticSpecOf(4));
+  job.Begin(4);
+  job.Dies(2);
+  for (const int i : {1, 3, 4}) job.Reports(i, 7);
+  for (const int i : {1, 3, 4}) job.LeavesToJoinAgain(i);
+  job.JoinsAgain(1);
+  job.JoinsAgain(3);
+  job.Dies(4);
+  EXPECT_TRUE(job.lives());
+  EXPECT_THAT(job.Members(), ElementsAre(1, 3));
 }
 
 TEST(ShrinkingTest, ASurvivorThatDiesMeanwhileIsNotAwaited) {
