@@ -132,6 +132,63 @@ TEST(RunJobTest, AllowsTheJobTheRestartsOfTheLauncher) {
       AllOf(HasSubstr("--restarts 6"), HasSubstr("is 5")));
 }
 
+TEST(RunJobTest, SparesComeBehindTheWorkersOfAllHosts) {
+  RunRequest request = FourOf("trainer");
+  request.nodes = 2;
+  request.node_rank = 1;
+  request.spares = 2;
+  request.has_address = true;
+  const auto job = DecideJob(request, "");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.mesh.WorldSize(), 8);
+  EXPECT_EQ(job->spec.limits.spares, 4);
+  EXPECT_EQ(job->spec.limits.max_restarts, 4);
+  EXPECT_TRUE(job->differs_from_file);
+  EXPECT_THAT(job->workers, ElementsAre("worker-4", "worker-5", "worker-6",
+                                        "worker-7", "worker-10", "worker-11"));
+}
+
+TEST(RunJobTest, TheSpecMayAllowSparesItself) {
+  RunRequest request = FourWithSpec();
+  request.spares = 2;
+  const std::string allows = "limits: {max_restarts: 1, spares: 2}\n";
+  const auto job = DecideJob(request, kSpec + allows);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.limits.max_restarts, 1);
+  EXPECT_FALSE(job->differs_from_file);
+  request.spares = 3;
+  EXPECT_THAT(
+      std::string(DecideJob(request, kSpec + allows).status().message()),
+      AllOf(HasSubstr("--spares 3"), HasSubstr("is 2")));
+}
+
+TEST(RunJobTest, SparesOfASpecWithNamesAreNamed) {
+  RunRequest request = FourWithSpec();
+  request.spares = 1;
+  const std::string four = "workers: [a, b, c, d]\n";
+  EXPECT_THAT(std::string(DecideJob(request, kSpec + four).status().message()),
+              AllOf(HasSubstr("--spares 1"), HasSubstr("names its workers")));
+  const auto job =
+      DecideJob(request, std::string(kSpec) +
+                             "workers: [a, b, c, d, e]\n"
+                             "limits: {max_restarts: 1, spares: 1}\n");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_THAT(job->workers, ElementsAre("a", "b", "c", "d", "e"));
+}
+
+TEST(RunJobTest, AJobThatGoesOnNeedsFewerWorkers) {
+  RunRequest request = FourWithSpec();
+  EXPECT_EQ(DecideJob(request, kSpec)->needed, 4);
+  const std::string elastic = "elastic: {axis: data, min_workers: 2}\n";
+  EXPECT_EQ(DecideJob(request, kSpec + elastic)->needed, 4)
+      << "without restarts the first loss ends the job";
+  const std::string restarts = "limits: {max_restarts: 9}\n";
+  EXPECT_EQ(DecideJob(request, kSpec + elastic + restarts)->needed, 2);
+  EXPECT_EQ(DecideJob(request, kSpec + restarts)->needed, 4);
+  request.spares = 1;
+  EXPECT_EQ(DecideJob(request, kSpec)->needed, 4);
+}
+
 // --- A job that exists ------------------------------------------------------
 
 JobSpec Existing(const std::string& mesh) {
@@ -165,6 +222,12 @@ TEST(RunJobTest, WorkersAndRestartsMustFitTheJobThatExists) {
                               .status()
                               .message()),
               AllOf(HasSubstr("--restarts 2"), HasSubstr("max_restarts")));
+  request.restarts = 0;
+  request.spares = 1;
+  EXPECT_THAT(std::string(JoinExisting(request, Existing("data=4"), decided)
+                              .status()
+                              .message()),
+              AllOf(HasSubstr("--spares 1"), HasSubstr("limits.spares")));
 }
 
 TEST(RunJobTest, AFileMustBeTheSpecOfTheJobThatExists) {

@@ -136,9 +136,10 @@ int NeededOf(const RunRequest& request, const JobSpec& spec) {
 }
 
 absl::Status Complete(const RunRequest& request, RunJob* job) {
-  job->workers = WorkerNames(request, job->spec);
   absl::Status may = AllowRestarts(request, job);
   if (may.ok()) may = AllowSpares(request, job);
+  if (!may.ok()) return may;
+  job->workers = WorkerNames(request, job->spec);
   job->needed = NeededOf(request, job->spec);
   return may;
 }
