@@ -10,6 +10,9 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   chaos-checkpoint [--kills N] [--seed S]
               kill jobs that save checkpoints at N random moments (1000); each time go on
               from what is on the disk, and compare every bit
+  recovery-times [--kills N] [--workers N] [--mib M] [--seed S]
+              kill a worker of an elastic job (8 workers, a model of 64 MiB) N times (12), and
+              start it again each time; print how long the others and it stand still
 TXT
 }
 
@@ -24,6 +27,14 @@ run_long() {
       compile release checkpoint_worker lockstepctl lockstepd
       exec python3 tests/e2e/chaos_checkpoint_test.py build/release/bin \
         --kills 1000 "$@"
+      ;;
+    recovery-times)
+      shift
+      require build
+      configure_once release
+      compile release timed_worker lockstepd
+      exec python3 tests/e2e/recovery_times_test.py build/release/bin \
+        --kills 12 --workers 8 --mib 64 "$@"
       ;;
     '') refuse "long wants a NAME; see ./run long --help" ;;
     *) refuse "long: unknown name '$name'; see ./run long --help" ;;
