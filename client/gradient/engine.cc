@@ -29,7 +29,7 @@ Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       executor_(*options_.executor),
       compute_(executor_.compute()),
-      step_state_(options_.first_step),
+      agreement_(options_.first_step),
       tracker_(options_.names, options_.uses,
                negotiates() ? GradientTracker::Expects::kAnnounced
                             : GradientTracker::Expects::kAll),
@@ -42,7 +42,7 @@ Engine::Engine(EngineOptions options)
 // this rank's contribution to the last verdict.
 Engine::~Engine() {
   const bool rests = failure().ok() &&
-                     step_state_.position().phase == Phase::kIdle &&
+                     agreement_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
   if (rests) {
     gate_.Open();
@@ -344,7 +344,7 @@ absl::Status Engine::MarkReady(int parameter, bool contributed, Event done) {
   const plan::TransferRef transfer = layout.TransferOf(parameter);
   if (!negotiates()) return executor_.MarkReady(transfer, std::move(done));
   executor_.AddEvent(transfer, std::move(done));
-  options_.submitted(step_state_.steps(), facts_[parameter].plan_index);
+  options_.submitted(agreement_.steps(), facts_[parameter].plan_index);
   return absl::OkStatus();
 }
 
@@ -407,7 +407,7 @@ void Engine::WatchOrder(std::function<void(std::vector<uint32_t>)> tell) {
 protocol::Progress Engine::progress() {
   MutexLock lock(&mutex_);
   protocol::Progress progress;
-  progress.position = step_state_.position();
+  progress.position = agreement_.position();
   progress.submitted = static_cast<uint32_t>(tracker_.completed().size());
   const executor::PipelineRun::RunPosition run =
       executor_.pipeline_run().position();
@@ -449,48 +449,25 @@ void Engine::Fail(int communicator, const absl::Status& error) {
 
 protocol::EpochReport Engine::Abort(const absl::Status& cause) {
   BeginFailure(cause);
-  protocol::EpochReport report;
-  report.position = step_state_.Quiesce();
-  MutexLock lock(&mutex_);
-  report.verdict = verdicts_[report.position.step % verdicts_.size()];
-  return report;
-}
-
-std::string Engine::last_verdict() {
-  const uint64_t steps = step_state_.steps();
-  MutexLock lock(&mutex_);
-  return verdicts_[steps % verdicts_.size()];
+  return agreement_.Report();
 }
 
 absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
-  const protocol::Position at = step_state_.position();
   std::shared_ptr<PendingVerdict::State> pending;
   {
     MutexLock lock(&mutex_);
     pending = launched_;
   }
-  if (failure().ok() || at.phase != Phase::kVerdict || pending == nullptr) {
+  if (failure().ok() || pending == nullptr) {
     return absl::FailedPreconditionError(
         "a rank rolls forward when it waits for a verdict in an epoch that "
         "has ended");
   }
-  SummaryVectors vectors;
-  if (verdict.size() != sizeof vectors) {
-    return absl::DataLossError(
-        absl::StrFormat("a verdict has %d bytes, the one to roll forward with "
-                        "has %d",
-                        sizeof vectors, verdict.size()));
-  }
-  std::memcpy(&vectors, verdict.data(), sizeof vectors);
-  absl::StatusOr<Verdict> passed =
-      Decode({options_.epoch, versions_->revision(), at.step},
-             executor_.communicator(0)->size(), pending->terms(), vectors);
-  if (!passed.ok()) {
-    return absl::DataLossError(absl::StrFormat(
-        "step %d cannot be rolled forward with another rank's verdict: %s",
-        at.step, passed.status().message()));
-  }
-  passed->ending = EndingOf(*passed, options_.uneven);
+  absl::StatusOr<Verdict> passed = agreement_.RollForward(
+      verdict,
+      {options_.epoch, versions_->revision(), agreement_.steps()},
+      executor_.communicator(0)->size(), pending->terms(), options_.uneven);
+  if (!passed.ok()) return passed;
   for (size_t p = 0; p < options_.names.size(); ++p) {
     passed->contributed.push_back(
         versions_->current().store().Contributed(static_cast<int>(p)));
@@ -509,7 +486,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   }
   // Judge completes a verdict that was launched, and may still find that it
   // passed; an unlaunched verdict is completed here.
-  step_state_.Quiesce();
+  agreement_.Quiesce();
   executor_.Abort(error);
   if (values_ != nullptr) values_->Fail(error);
   gate_.Open();

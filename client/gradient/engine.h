@@ -55,7 +55,7 @@
 #include "client/gradient/parameter_store.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
-#include "client/gradient/step_state.h"
+#include "client/gradient/step_agreement.h"
 #include "client/gradient/step_summary.h"
 #include "client/gradient/step_times.h"
 #include "client/gradient/unsubmitted.h"
@@ -194,7 +194,7 @@ class Engine {
   // The operator's commands, as received; from any thread.
   void Receive(const protocol::DesiredCommands& word) { gate_.Receive(word); }
 
-  uint64_t step() const { return step_state_.steps(); }
+  uint64_t step() const { return agreement_.steps(); }
   // The form of the step in progress.
   Overlap overlap() {
     MutexLock lock(&mutex_);
@@ -235,7 +235,7 @@ class Engine {
   protocol::EpochReport Abort(const absl::Status& cause);
 
   // The bytes of the verdict of the last step that passed here; empty: none.
-  std::string last_verdict();
+  std::string last_verdict() { return agreement_.LastVerdict(); }
   // After Abort, in the verdict of a step: the step passes with these bytes of
   // another rank's verdict. DataLoss if they are of another step.
   // FailedPrecondition if this rank waits for no verdict.
@@ -316,8 +316,6 @@ class Engine {
   void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                 absl::StatusOr<Verdict> reduced, bool passed);
   static VerdictScalars ScalarsOf(const Verdict& judged, double max_norm);
-  // Stores what Abort reports if this verdict has passed.
-  void KeepForAbort(const PendingVerdict::State& verdict);
   void Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                Verdict judged);
   // Elapsed seconds of the current step.
@@ -352,7 +350,7 @@ class Engine {
   // Sets the phase of the step in progress. Does nothing during a capture,
   // since no step is in progress then.
   void Enter(protocol::Phase phase) {
-    if (capturing_ == nullptr) step_state_.Enter(phase);
+    if (capturing_ == nullptr) agreement_.Enter(phase);
   }
   // Rejects later steps and cancels those already begun.
   void EndAfter(const Verdict& last);
@@ -379,7 +377,7 @@ class Engine {
   std::unique_ptr<LayoutVersions> versions_;
   std::unique_ptr<ParameterStore> values_;  // null unless sharded
   CommandGate gate_;
-  StepState step_state_;
+  StepAgreement agreement_;
   std::atomic<double> weight_{1};
   std::atomic<Captured*> capturing_{nullptr};
 
@@ -389,10 +387,6 @@ class Engine {
   // Once the last step of the epoch has passed.
   absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);
-  // Verdicts by the parity of the steps passed with them: the last one that
-  // passed and the one being judged, since Abort may run as soon as it has
-  // passed.
-  std::array<std::string, 2> verdicts_ ABSL_GUARDED_BY(mutex_);
   // Steps that Finish was called for, until their verdicts are launched ...
   std::deque<std::shared_ptr<PendingVerdict::State>> closing_
       ABSL_GUARDED_BY(mutex_);

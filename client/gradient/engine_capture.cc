@@ -70,7 +70,7 @@ absl::Status Engine::CheckBetweenSteps() {
   }
   MutexLock lock(&mutex_);
   if (in_flight_ > 0) return NotWaitedFor();
-  if (step_state_.position().phase == Phase::kIdle) return absl::OkStatus();
+  if (agreement_.position().phase == Phase::kIdle) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the step in progress has gradients already: finish it first");
 }
@@ -194,7 +194,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
-  step_state_.Enter(Phase::kTransfer);
+  agreement_.Enter(Phase::kTransfer);
   step->graph->Launch(stream);
   // Wait for the whole graph, not only the verdict: it ends after the caller's
   // kernels.

@@ -28,8 +28,8 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
     return forgot;
   }
   pass_lane_->Begin(parameters);
-  step_state_.Enter(Phase::kCompute);
-  protocol::Announce announce{.pass = step_state_.steps()};
+  agreement_.Enter(Phase::kCompute);
+  protocol::Announce announce{.pass = agreement_.steps()};
   for (const int parameter : parameters) {
     announce.parameters.push_back(facts_[parameter].plan_index);
   }

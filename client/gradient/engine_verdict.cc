@@ -23,10 +23,10 @@ StepId Engine::EnterVerdict(StepSummary* summary) {
   gate_.Enter(summary);
   summary->step_seconds = SecondsTaken();
   // Last: readers of this phase rely on the summary being complete.
-  step_state_.Enter(Phase::kVerdict);
+  agreement_.Enter(Phase::kVerdict);
   return {.epoch = options_.epoch,
           .revision = versions_->revision(),
-          .step = step_state_.steps()};
+          .step = agreement_.steps()};
 }
 
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -38,8 +38,8 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   reduced->ending = EndingOf(*reduced, options_.uneven);
-  KeepForAbort(verdict);
-  return step_state_.Pass(verdict.step_id.step, EndsEpoch(*reduced));
+  return agreement_.Pass(verdict.step_id.step, verdict.vectors,
+                         EndsEpoch(*reduced));
 }
 
 void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -57,12 +57,6 @@ VerdictScalars Engine::ScalarsOf(const Verdict& judged, double max_norm) {
           .finite = judged.finite ? 1.0 : 0.0,
           .clip = judged.UpdateFactor(max_norm),
           .samples = judged.samples};
-}
-
-void Engine::KeepForAbort(const PendingVerdict::State& verdict) {
-  MutexLock lock(&mutex_);
-  verdicts_[(verdict.step_id.step + 1) % verdicts_.size()].assign(
-      reinterpret_cast<const char*>(&verdict.vectors), sizeof verdict.vectors);
 }
 
 void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -123,17 +117,17 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
 void Engine::EndAfter(const Verdict& last) {
   const absl::Status over = AfterTheLast(last);
   std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
-  protocol::EpochReport report{.position = step_state_.position()};
+  const protocol::EpochReport report{.position = agreement_.position(),
+                                     .verdict = agreement_.LastVerdict()};
   {
     MutexLock lock(&mutex_);
     after_the_last_ = over;
     given_up = std::exchange(closing_, {});
-    report.verdict = verdicts_[report.position.step % verdicts_.size()];
   }
   if (last.IsLast()) {
     if (options_.on_last) options_.on_last(last.ending);
   } else if (options_.on_grow) {
-    options_.on_grow(over, std::move(report));
+    options_.on_grow(over, report);
   }
   for (const auto& verdict : given_up) verdict->Complete(over);
 }

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/session/recovery_part.h"
 #include "client/session/session_impl.h"
 #include "plan/state/elastic.h"
 
 namespace lockstep {
 
+using session::RecoveryPart;
 using session::SessionPhase;
 using session::View;
 using session::WhyOver;
@@ -39,17 +41,12 @@ bool Session::Impl::FitsAnyWorld() const {
   return plan::CheckReplicasHoldAll(*state->tensors, spec()).ok();
 }
 
-// A newcomer holds the state once it has received it, or has trained: then it
-// had state that the program took from elsewhere. So does every rank if the
-// state is cut along an elastic axis that has another size than before.
 bool Session::Impl::HoldsStateAt(uint64_t step) const {
-  if (step > first_step() || state_.loaded()) return true;
-  if (resized() && !FitsAnyWorld()) return false;
-  const std::vector<uint32_t>& all = holders();
-  const bool began_with_it =
-      std::find(all.begin(), all.end(), static_cast<uint32_t>(rank())) !=
-      all.end();
-  return began_with_it || (all.empty() && first_step() == 0);
+  return session::HoldsStateAt(step, {.holders = holders(),
+                                      .rank = rank(),
+                                      .first_step = first_step(),
+                                      .fits = !resized() || FitsAnyWorld(),
+                                      .loaded = state_.loaded()});
 }
 
 void Session::Impl::Quiesced(protocol::EpochReport report) {
@@ -135,10 +132,6 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
 
 absl::StatusOr<Recovery> Session::Impl::CarryOut(
     const protocol::RecoveryDecision& decision, Recovery recovery) {
-  const auto own = static_cast<uint32_t>(rank());
-  const bool holds = std::find(decision.holders.begin(), decision.holders.end(),
-                               own) != decision.holders.end();
-  if (!holds) return recovery;
   protocol::Position position;
   std::shared_ptr<const StepOwner> owner;
   {
@@ -146,9 +139,11 @@ absl::StatusOr<Recovery> Session::Impl::CarryOut(
     if (report_) position = report_->position;
     owner = step_owner_;
   }
+  const RecoveryPart part = session::PartOf(decision, rank(), position.step);
+  if (part == RecoveryPart::kNewcomer) return recovery;
   recovery.holds_state = true;
   recovery.kind = RecoveryKind::kReplay;
-  if (position.step != decision.steps) {
+  if (part == RecoveryPart::kRollForward) {
     if (owner == nullptr) {
       return absl::FailedPreconditionError(
           "the GradientSync is to apply one more step, and was destroyed "
