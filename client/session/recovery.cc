@@ -125,6 +125,8 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
         view->connected ? "it waits for other ranks" : "it is not heard",
         view->status.message()));
   }
+  // Also for a newcomer: if nobody has passed a step, all begin as they are.
+  if (!recovery.verdict) state_.RestoreStepScoped();
   MutexLock lock(&mutex_);
   recovered_ = true;
   return recovery;
@@ -154,7 +156,6 @@ absl::StatusOr<Recovery> Session::Impl::CarryOut(
     recovery.kind = RecoveryKind::kRollForward;
     recovery.verdict = *std::move(verdict);
   }
-  if (recovery.kind == RecoveryKind::kReplay) state_.RestoreStepScoped();
   if (!IsHeld(decision.holders)) recovery.kind = RecoveryKind::kRestore;
   return recovery;
 }

@@ -120,11 +120,12 @@ struct Change {
   }
 
   absl::Status operator()(const record::WorkerLeft& body) const {
+    // Also after its end: the worker had finished when it learned of it.
     const bool again = job.left.count(body.worker) > 0;
-    if (!Lives(body.epoch) || again) {
+    if (body.epoch != job.epoch || again) {
       return CannotFollow(absl::StrFormat(
           "%s leaves epoch %d%s", body.worker.value, body.epoch.value,
-          again ? " again" : ", which is not the living one"));
+          again ? " again" : ", which is not the newest one"));
     }
     job.left[body.worker] = {body.steps, body.verdict, body.command};
     return absl::OkStatus();

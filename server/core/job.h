@@ -220,8 +220,11 @@ class Job {
   void Settle(EventContext& context);
   void Decide(EventContext& context);
   void ForgetTheAbsent(EventContext& context);
+  void RecordFinished(const Worker& worker, const protocol::Leave& leave,
+                      EventContext& context);
   // All ranks that hold the state left: the last step is done.
   bool AllHaveFinished() const;
+  void EndWithTheFinished(EventContext& context);
   void EndAfterRecovery(std::optional<Command> command, EventContext& context);
   // The worker's claim agrees with the decision.
   bool Holds(const WorkerName& worker, const protocol::Hello& hello,

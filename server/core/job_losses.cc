@@ -167,6 +167,7 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
   const int rank = RankOf(*worker);
   const std::string who = WhoIs(*worker);
   if (rank >= 0) epoch_->RecordLeave(rank, leave, context);
+  if (rank < 0 && leave.clean) RecordFinished(*worker, leave, context);
   SendTo(*worker, protocol::Left{}, context);
   Detach(worker, absl::OkStatus(), context);
   roster_.Move(worker, WorkerState::kLeft);
@@ -176,7 +177,6 @@ void Job::On(Worker* worker, const protocol::Leave& leave,
                            leave.reason.empty() ? "" : ": ", leave.reason),
            context);
   if (rank < 0) {
-    worker->finished = leave.clean && durable_.recovery.has_value();
     if (leave.clean && recovery_) {
       recovery_->Leave(worker->name,
                        {leave.steps, leave.verdict, leave.command});

@@ -156,6 +156,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
       context.out.Send(session, name(), held, *durable_.recovery);
     }
   } else if (comes_again) {
+    worker->holds_state = Holds(hello.worker, hello, context);
     JoinAgain(worker, context);
   } else {
     TryForm(context);

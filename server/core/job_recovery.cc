@@ -62,6 +62,7 @@ void Job::EndWith(const Worker& worker, EventContext& context) {
 void Job::JoinAgain(Worker* worker, EventContext& context) {
   if (recovery_) recovery_->Forget(worker->name);
   Decide(context);
+  if (AllHaveFinished()) return EndWithTheFinished(context);
   Arrive(worker, context);
 }
 
@@ -80,6 +81,7 @@ void Job::ForgetReturn(const Worker& worker, EventContext& context) {
 
 void Job::Settle(EventContext& context) {
   Decide(context);
+  if (AllHaveFinished()) return EndWithTheFinished(context);
   if (recovery_ && recovery_->settled()) TryForm(context);
 }
 
@@ -115,14 +117,43 @@ void Job::ForgetTheAbsent(EventContext& context) {
   Settle(context);
 }
 
+// A member of the ended epoch leaves after its last step. Durable before it is
+// told so: the others must not do less steps than it.
+void Job::RecordFinished(const Worker& worker, const protocol::Leave& leave,
+                         EventContext& context) {
+  if (epoch_ || !recovery_ || durable_.left.count(worker.name) > 0) return;
+  for (const protocol::Member& member : durable_.members) {
+    if (member.worker != worker.name || member.generation != worker.generation)
+      continue;
+    context.out.Record(name(),
+                       record::WorkerLeft{durable_.epoch, worker.name,
+                                          leave.steps, leave.verdict,
+                                          leave.command});
+  }
+}
+
+// Those that hold the state, or, without a decision, all that are not lost.
 bool Job::AllHaveFinished() const {
-  if (epoch_ || over() || !durable_.recovery) return false;
-  const std::vector<uint32_t>& holders = durable_.recovery->holders;
-  return !holders.empty() &&
-         std::all_of(holders.begin(), holders.end(), [this](uint32_t rank) {
-           const Worker* worker = roster_.Find(durable_.members[rank].worker);
-           return worker != nullptr && worker->finished;
-         });
+  if (epoch_ || over() || durable_.left.empty()) return false;
+  if (durable_.recovery) {
+    const std::vector<uint32_t>& holders = durable_.recovery->holders;
+    return !holders.empty() &&
+           std::all_of(holders.begin(), holders.end(), [this](uint32_t rank) {
+             return durable_.left.count(durable_.members[rank].worker) > 0;
+           });
+  }
+  if (!recovery_ || !recovery_->settled() || recovery_->any_reported()) {
+    return false;
+  }
+  // Nobody is known to have gone on after them.
+  return std::any_of(
+      durable_.left.begin(), durable_.left.end(),
+      [this](const auto& left) { return left.second.steps >= step_; });
+}
+
+// All ranks left by the same verdict, so each departure has the command.
+void Job::EndWithTheFinished(EventContext& context) {
+  EndAfterRecovery(durable_.left.begin()->second.command, context);
 }
 
 void Job::EndAfterRecovery(std::optional<Command> command,

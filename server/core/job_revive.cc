@@ -28,7 +28,7 @@ void Job::Revive(absl::Time now) {
     AwaitNextEpoch(now);
     AwaitReports({});
     reports_by_ = now + spec().timeouts.lease;
-    if (Wants(durable_.wanted, Command::kStop)) pulse_ = now;
+    if (EndWasLost()) pulse_ = now;
     return;
   }
   epoch_.emplace(durable_, roster_, log_, checkpoints_, now);
@@ -114,11 +114,15 @@ void Job::NoteForeign(const protocol::Hello& hello, EventContext& context) {
 bool Job::EndWasLost() const {
   if (over()) return false;
   if (epoch_) return epoch_->all_left();
+  if (AllHaveFinished()) return true;
   return durable_.epoch.value != 0 && Wants(durable_.wanted, Command::kStop);
 }
 
 // The last rank had left, but the end of the epoch or job was not recorded.
 void Job::EndAfterRestart(EventContext& context) {
+  if (!epoch_ && AllHaveFinished()) {
+    return EndWithTheFinished(context);
+  }
   if (!epoch_) return Stop(durable_.wanted.reason, context);
   // All ranks left by the same verdict, so each departure has the command.
   EndAfterLastStep(durable_.left.begin()->second.command, context);

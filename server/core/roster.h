@@ -48,8 +48,6 @@ struct Worker {
   std::optional<protocol::Launch> launch;  // from its newest Hello
   // It came with the state that the last epoch's recovery decided on.
   bool holds_state = false;
-  // It left after the end of its epoch, and after the last step.
-  bool finished = false;
 
   bool holds_rank() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const { return {name, generation, process}; }

@@ -111,6 +111,7 @@ class Promises {
     std::set<EpochId> ended;
     std::set<EpochId> decided;  // how to recover from them
     std::optional<protocol::RecoveryDecision> recovery;  // of the newest
+    std::set<WorkerName> left;  // the newest, in order, as the journal says
     std::map<WorkerName, Generation> generations;
     std::set<std::string> secrets;  // hashes of all secrets
     std::map<WorkerName, SessionId> speaker;
@@ -197,7 +198,8 @@ class Promises {
     job.spec = r.spec;
   }
   void Persisted(JobSeen& job, const record::WorkerLeft& r) {
-    EXPECT_TRUE(job.lives && r.epoch == job.newest);
+    EXPECT_EQ(r.epoch, job.newest);  // also of a member that heard of its end
+    EXPECT_TRUE(job.left.insert(r.worker).second) << "left twice";
   }
   void Persisted(JobSeen&, const record::CommandsWanted&) {}
   void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
@@ -232,6 +234,7 @@ class Promises {
     EXPECT_GT(r.epoch, job.newest);
     EXPECT_EQ(static_cast<int>(r.members.size()), job.spec.mesh.WorldSize());
     job.before = std::exchange(job.members, r.members);
+    job.left.clear();
     std::set<WorkerName> names;
     for (size_t rank = 0; rank < r.members.size(); ++rank) {
       const protocol::Member& member = r.members[rank];
@@ -293,13 +296,15 @@ class Promises {
   }
   void Persisted(JobSeen& job, const record::JobEnded& r) {
     if (r.outcome == record::JobOutcome::kCompleted) {
-      EXPECT_TRUE(job.lives || job.recovery);
+      EXPECT_FALSE(job.left.empty());
       for (size_t rank = 0; rank < job.members.size(); ++rank) {
         // After a recovery from the last step: those that hold its state.
+        // Without a decision: those that are not lost.
         const bool counts =
-            job.lives || std::count(job.recovery->holders.begin(),
-                                    job.recovery->holders.end(), rank) > 0;
-        EXPECT_TRUE(!counts || job.lives_of[job.members[rank].worker].left);
+            job.lives ||
+            (job.recovery && std::count(job.recovery->holders.begin(),
+                                        job.recovery->holders.end(), rank) > 0);
+        EXPECT_TRUE(!counts || job.left.count(job.members[rank].worker) > 0);
       }
       ++completed_;
     } else {
