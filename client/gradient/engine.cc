@@ -464,8 +464,7 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
         "has ended");
   }
   absl::StatusOr<Verdict> passed = agreement_.RollForward(
-      verdict,
-      {options_.epoch, versions_->revision(), agreement_.steps()},
+      verdict, {options_.epoch, versions_->revision(), agreement_.steps()},
       executor_.communicator(0)->size(), pending->terms(), options_.uneven);
   if (!passed.ok()) return passed;
   for (size_t p = 0; p < options_.names.size(); ++p) {

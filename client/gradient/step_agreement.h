@@ -1,6 +1,6 @@
-// What one rank does so that all ranks apply the same steps: it passes verdicts,
-// or quiesces and reports; and it passes a step with the verdict that another
-// rank reports.
+// What one rank does so that all ranks apply the same steps: it passes
+// verdicts, or quiesces and reports; and it passes a step with the verdict that
+// another rank reports.
 //
 //   Enter(kVerdict) ─▶ Pass(step, reduced) ─▶ Enter ... ─▶ Quiesce
 //                                                            │ Report

@@ -125,10 +125,9 @@ void Job::RecordFinished(const Worker& worker, const protocol::Leave& leave,
   for (const protocol::Member& member : durable_.members) {
     if (member.worker != worker.name || member.generation != worker.generation)
       continue;
-    context.out.Record(name(),
-                       record::WorkerLeft{durable_.epoch, worker.name,
-                                          leave.steps, leave.verdict,
-                                          leave.command});
+    context.out.Record(
+        name(), record::WorkerLeft{durable_.epoch, worker.name, leave.steps,
+                                   leave.verdict, leave.command});
   }
 }
 

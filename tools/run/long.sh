@@ -13,6 +13,8 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   recovery-times [--kills N] [--workers N] [--mib M] [--seed S]
               kill a worker of an elastic job (8 workers, a model of 64 MiB) N times (12), and
               start it again each time; print how long the others and it stand still
+  sim [--seeds N]
+              simulate N histories of training under faults (10000); a failure prints its seed
 TXT
 }
 
@@ -35,6 +37,20 @@ run_long() {
       compile release timed_worker lockstepd
       exec python3 tests/e2e/recovery_times_test.py build/release/bin \
         --kills 12 --workers 8 --mib 64 "$@"
+      ;;
+    sim)
+      shift
+      local seeds=10000
+      if [[ "${1:-}" == --seeds ]]; then
+        seeds="${2:-}"
+        [[ "$seeds" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "--seeds wants a number, got '$seeds'"
+        shift 2
+      fi
+      [[ $# -eq 0 ]] || refuse "long sim: unknown argument '$1'"
+      require build
+      configure_once release
+      compile release training_sim_test
+      LOCKSTEP_SIM_SEEDS="$seeds" exec build/release/bin/training_sim_test
       ;;
     '') refuse "long wants a NAME; see ./run long --help" ;;
     *) refuse "long: unknown name '$name'; see ./run long --help" ;;
