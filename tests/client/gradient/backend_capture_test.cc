@@ -100,6 +100,22 @@ TEST_P(CapturedTest, DoesWhatTheSameCallsDoOneByOne) {
   EXPECT_TRUE(last.IsLast());
 }
 
+TEST_P(CapturedTest, NoGraphIsLaunchedBehindTheStepWithWhichTheJobGrows) {
+  BackendJob job(backend(), Options());
+  job.Run([&](int rank, Engine& engine) {
+    CaptureRank mine(&job, rank);
+    ASSERT_EQ(mine.Capture(), absl::OkStatus());
+    engine.Receive({.growths = 1});
+    mine.Load(1);
+    const auto verdict = mine.Launch();
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+    EXPECT_TRUE(verdict->Grows());
+    mine.Load(2);
+    EXPECT_TRUE(absl::IsAborted(mine.Launch().status()));
+    EXPECT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+  });
+}
+
 TEST_P(CapturedTest, WhatIsNotFiniteIsNotApplied) {
   BackendJob job(backend(), Options());
   job.Run([&](int rank, Engine&) {

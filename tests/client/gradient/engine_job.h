@@ -54,6 +54,7 @@ class EngineJob {
     plan_ = *std::move(plan);
     failures_.resize(size_);
     endings_.resize(size_, Ending::kNone);
+    growths_.resize(size_);
     // communicators[c][position]
     std::vector<std::vector<std::unique_ptr<Communicator>>> communicators;
     for (const plan::CommunicatorSpec& communicator : plan_.communicators) {
@@ -76,6 +77,11 @@ class EngineJob {
   Ending ending(int rank) {
     MutexLock lock(&mutex_);
     return endings_[rank];
+  }
+  // What on_grow received.
+  std::vector<protocol::EpochReport> growth(int rank) {
+    MutexLock lock(&mutex_);
+    return growths_[rank];
   }
   std::vector<std::unique_ptr<Engine>>& engines() { return engines_; }
 
@@ -111,6 +117,11 @@ class EngineJob {
               MutexLock lock(&mutex_);
               endings_[rank] = ending;
             },
+        .on_grow =
+            [this, rank](const absl::Status&, protocol::EpochReport report) {
+              MutexLock lock(&mutex_);
+              growths_[rank].push_back(std::move(report));
+            },
         .explain = [](const absl::Status& error) { return error; },
     };
     std::vector<std::unique_ptr<Communicator>> communicators;
@@ -140,6 +151,8 @@ class EngineJob {
   Mutex mutex_;
   std::vector<absl::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ending> endings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<protocol::EpochReport>> growths_
+      ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Engine>> engines_;
 };
 
