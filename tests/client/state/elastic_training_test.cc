@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/recovery.h"
 #include "lockstep/samples.h"
@@ -38,6 +39,8 @@ struct Outage {
   int worker = 0;
   int64_t step = 0;
   int64_t back = kNever;
+  // It dies behind a step with which the job grows, before it recovers.
+  bool at_growth = false;
   static constexpr int64_t kNever = -1;
 };
 
@@ -96,10 +99,15 @@ class ElasticTrainingTest : public InprocJobFixture,
     if (is_cut && (is_first || session.world_size() < kWorld)) {
       return std::nullopt;
     }
+    return TakeDue(worker, step, /*at_growth=*/false);
+  }
+
+  std::optional<Outage> TakeDue(int worker, int64_t step, bool at_growth) {
     MutexLock lock(&mutex_);
     const auto due = std::find_if(
         outages_.begin(), outages_.end(), [&](const Outage& outage) {
-          return outage.worker == worker && outage.step <= step;
+          return outage.worker == worker && outage.step <= step &&
+                 outage.at_growth == at_growth;
         });
     if (due == outages_.end()) return std::nullopt;
     const Outage outage = *due;
@@ -168,6 +176,10 @@ class ElasticTrainingTest : public InprocJobFixture,
       ready = Step(session, *sync, id, training);
     }
     if (ready.ok()) return std::nullopt;
+    if (absl::StrContains(ready.message(), "the job grows")) {
+      auto outage = TakeDue(worker, training->step, /*at_growth=*/true);
+      if (outage) return outage;
+    }
     const absl::StatusOr<Recovery> recovery = session.Recover();
     EXPECT_TRUE(recovery.ok()) << recovery.status() << " after " << ready;
     if (!recovery.ok()) return Outage{worker};
@@ -178,9 +190,12 @@ class ElasticTrainingTest : public InprocJobFixture,
 
   absl::Status Step(Session& session, GradientSync& sync, ParameterId id,
                     ElasticTraining* training) {
-    const bool awaits = session.world_size() < spec_.mesh.WorldSize() ||
-                        spec_.limits.spares > 0;
-    if (awaits) absl::SleepFor(absl::Milliseconds(1));  // newcomers may come
+    // Newcomers may come.
+    if (session.world_size() < spec_.mesh.WorldSize()) {
+      absl::SleepFor(absl::Milliseconds(3));
+    } else if (spec_.limits.spares > 0) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
     const int replicas = session.mesh().axes[0].size;
     const int replica = Coordinate(session, "data");
     const int model = Coordinate(session, "model");
@@ -191,6 +206,10 @@ class ElasticTrainingTest : public InprocJobFixture,
       for (size_t i = 0; i < kWeights; ++i) {
         gradient[i] += ElasticTraining::GradientOf(sample, model, i);
       }
+    }
+    if (session.spec().sync == SyncMode::kNegotiated) {
+      absl::Status begun = sync.BeginPass({id});
+      if (!begun.ok()) return begun;
     }
     if (absl::Status submitted = sync.Submit(id); !submitted.ok()) {
       return submitted;
@@ -263,6 +282,32 @@ TEST_F(ElasticTrainingTest, GrowsAtTheEndOfOneStepOfAllRanks) {
   RunJob(500);
   EXPECT_THAT(worlds_, ElementsAre(4, 3, 4));
   EXPECT_GE(growths_, 1);
+  ExpectFinished(4);
+}
+
+TEST_F(ElasticTrainingTest, GrowsInNegotiatedMode) {
+  spec_.sync = SyncMode::kNegotiated;
+  outages_ = {{.worker = 1, .step = 3, .back = 8}};
+  RunJob(500);
+  EXPECT_THAT(worlds_, ElementsAre(4, 3, 4));
+  ExpectFinished(4);
+}
+
+TEST_F(ElasticTrainingTest, ANewcomerDiesInTheEpochThatItHasMadeLarger) {
+  outages_ = {{.worker = 2, .step = 3, .back = 8},
+              {.worker = 2, .step = 9, .back = 9}};
+  RunJob(1500);
+  EXPECT_TRUE(outages_.empty());
+  EXPECT_EQ(worlds_.back(), 4);
+  ExpectFinished(4);
+}
+
+TEST_F(ElasticTrainingTest, ASurvivorDiesAsTheJobGrows) {
+  outages_ = {{.worker = 2, .step = 3, .back = 8},
+              {.worker = 1, .step = 8, .back = 20, .at_growth = true}};
+  RunJob(1500);
+  EXPECT_TRUE(outages_.empty());
+  EXPECT_EQ(worlds_.back(), 4);
   ExpectFinished(4);
 }
 
