@@ -27,6 +27,24 @@ using ::testing::Not;
 
 class LauncherSparesTest : public testing::Test {
  protected:
+  // Begins an operator's command, in a worker's shell.
+  static std::string Ctl() {
+    return "env -u LOCKSTEP_TOKEN " + launch::OwnFolder() + "/lockstepctl ";
+  }
+
+  // Two workers that train without an end, and a spare. Once it waits, a
+  // companion of worker-0 sends the command.
+  static Outcome LaunchAndSend(const std::string& command) {
+    return RunTool({"lockstepctl", "run", "-n", "2", "--spares", "1", "--job",
+                    "ended", "--label", "--grace", "2", "--", "sh", "-c",
+                    "case $LOCKSTEP_WORKER_NAME in worker-0) (until " + Ctl() +
+                        "describe ended | tr '\\n' ' ' | grep -q "
+                        "'running.*waiting'; do sleep 0.05; done; " +
+                        Ctl() + command + ") & ;; esac; exec " +
+                        launch::OwnFolder() +
+                        "/trouble_worker 100000000 quiet=0"});
+  }
+
   static Outcome Launch(const std::vector<std::string>& options,
                         const std::vector<std::string>& words) {
     std::vector<std::string> all = {"lockstepctl", "run", "--label", "--grace",
@@ -53,9 +71,15 @@ class LauncherSparesTest : public testing::Test {
   launch::ScratchFolder folder_;
 };
 
+// The spare begins once the others have their ranks, so that it has none.
 TEST_F(LauncherSparesTest, ASpareTakesThePlaceOfAWorkerThatDies) {
-  const Outcome run = Launch({"-n", "3", "--spares", "1", "--job", "spared"},
-                             {"2000", "worker-1", "500"});
+  const Outcome run = RunTool(
+      {"lockstepctl", "run", "-n", "3", "--spares", "1", "--job", "spared",
+       "--label", "--grace", "2", "--", "sh", "-c",
+       "case $LOCKSTEP_WORKER_NAME in worker-3) until " + Ctl() +
+           "describe spared | grep -q 'epoch 1'; do sleep 0.05; done;; esac; "
+           "exec " +
+           launch::OwnFolder() + "/recovering_worker 2000 worker-1 500"});
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_EQ(CountOf("done 2000", run), 3) << run.output;
   EXPECT_THAT(run.output,
@@ -72,6 +96,22 @@ TEST_F(LauncherSparesTest, ASpareThatWasNotNeededIsNoFailure) {
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_EQ(CountOf("done 500", run), 2) << run.output;
   EXPECT_EQ(CountOf("lockstepctl: job spared does not need worker-", run), 2)
+      << run.output;
+}
+
+TEST_F(LauncherSparesTest, AStoppedJobsSpareIsNoFailure) {
+  const Outcome run = LaunchAndSend("stop ended");
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_EQ(CountOf("] done", run), 2) << run.output;
+  EXPECT_EQ(CountOf("] error CANCELLED: stopped by an operator", run), 1)
+      << run.output;
+}
+
+TEST_F(LauncherSparesTest, ADrainedJobsSpareIsNoFailure) {
+  const Outcome run = LaunchAndSend("drain ended");
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_EQ(CountOf("] done", run), 2) << run.output;
+  EXPECT_EQ(CountOf("] error CANCELLED: drained by an operator", run), 1)
       << run.output;
 }
 
