@@ -74,9 +74,9 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
   AwaitReports(lost);
   const bool final = no_more.has_value();
   if (final) {
-    TellWaiting(cause, context);
     EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
            cause, context);
+    TellWaiting(cause, context);
   } else if (drains || again == Again::kWhenWorkersCome) {
     SendAway(roster_.arrived(), cause, context);
   }

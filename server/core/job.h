@@ -222,8 +222,9 @@ class Job {
   void ForgetTheAbsent(EventContext& context);
   void RecordFinished(const Worker& worker, const protocol::Leave& leave,
                       EventContext& context);
-  // All ranks that hold the state left: the last step is done.
+  // The last step is done: nobody is there to do another.
   bool AllHaveFinished() const;
+  bool IsGone(const protocol::Member& member) const;
   void EndWithTheFinished(EventContext& context);
   void EndAfterRecovery(std::optional<Command> command, EventContext& context);
   // The worker's claim agrees with the decision.

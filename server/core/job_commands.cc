@@ -81,8 +81,8 @@ void Job::EndAfterLastStep(std::optional<Command> command,
                      {}},
                     context);
   }
-  TellWaiting({.message = "the job completed"}, context);
   EndJob(record::JobOutcome::kCompleted, {}, context);
+  TellWaiting({.message = "the job completed"}, context);
 }
 
 }  // namespace lockstep::core

@@ -131,23 +131,31 @@ void Job::RecordFinished(const Worker& worker, const protocol::Leave& leave,
   }
 }
 
-// Those that hold the state, or, without a decision, all that are not lost.
+bool Job::IsGone(const protocol::Member& member) const {
+  const Worker* worker = roster_.Find(member.worker);
+  return worker == nullptr || worker->generation != member.generation ||
+         worker->state == WorkerState::kLost;
+}
+
+// Somebody has the result of the last step, and nobody that holds the state is
+// there to go on: those that do left, too, or are lost. Without a decision
+// these are all members.
 bool Job::AllHaveFinished() const {
   if (epoch_ || over() || durable_.left.empty()) return false;
+  uint64_t steps = step_;
   if (durable_.recovery) {
-    const std::vector<uint32_t>& holders = durable_.recovery->holders;
-    return !holders.empty() &&
-           std::all_of(holders.begin(), holders.end(), [this](uint32_t rank) {
-             return durable_.left.count(durable_.members[rank].worker) > 0;
-           });
-  }
-  if (!recovery_ || !recovery_->settled() || recovery_->any_reported()) {
+    steps = durable_.recovery->steps;
+    for (const uint32_t rank : durable_.recovery->holders) {
+      const protocol::Member& holder = durable_.members[rank];
+      const bool has_left = durable_.left.count(holder.worker) > 0;
+      if (!has_left && !IsGone(holder)) return false;
+    }
+  } else if (!recovery_ || !recovery_->settled() || recovery_->any_reported()) {
     return false;
   }
-  // Nobody is known to have gone on after them.
   return std::any_of(
       durable_.left.begin(), durable_.left.end(),
-      [this](const auto& left) { return left.second.steps >= step_; });
+      [steps](const auto& left) { return left.second.steps >= steps; });
 }
 
 // All ranks left by the same verdict, so each departure has the command.

@@ -54,6 +54,11 @@ void Job::Revive(absl::Time now) {
 void Job::ReviveLeavers(absl::Time now) {
   for (const protocol::Member& member : durable_.members) {
     if (durable_.left.count(member.worker) == 0) continue;
+    const auto newest = durable_.name_holders.find(member.worker);
+    const bool has_joined_since =
+        newest != durable_.name_holders.end() &&
+        newest->second.generation != member.generation;
+    if (has_joined_since) continue;
     roster_.Move(
         &roster_.Begin(member.worker, member.generation, member.process, now),
         WorkerState::kLeft);

@@ -77,8 +77,9 @@ void Job::ReviseGrowth(EventContext& context) {
   }
   const bool is_time =
       world == spec().mesh.WorldSize() || grow_at_ <= context.now;
-  if (wanted == grows || (grows && !is_time)) return;
+  if (grows && !wanted && !is_time) return;
   grow_at_ = absl::InfiniteFuture();
+  if (wanted == grows) return;
   Remember(grows ? absl::StrFormat("the job grows to %s after the next step "
                                    "that all ranks end%s",
                                    Count(world, "worker"), WhoWaits())

@@ -236,7 +236,10 @@ void Trainer::Look() {
       }
       return;
     case SessionPhase::kEnded:
-      if (now.rank < 0) return Exit(false, now.status.ToString());
+      // It waited for a rank until the job ended.
+      if (now.rank < 0) {
+        return Exit(absl::IsCancelled(now.status), now.status.ToString());
+      }
       Once(kQuiescing, &Trainer::Quiesce);
       if (stage_ < kQuiesced || leaves_) return;
       if (now.recovery || now.job_over || !now.fenced.ok()) {
@@ -258,13 +261,16 @@ void Trainer::Look() {
 
 void Trainer::Register() {
   if (view().phase != SessionPhase::kFormed) return;
-  const Mesh& mesh = world_.spec().mesh;
+  const auto formed =
+      MeshOfWorld(world_.spec(), static_cast<int>(view().members.size()));
+  if (!formed) return world_.Violated("an epoch has no mesh");
+  mesh_ = *formed;
   StateSpec weights{.name = "weights", .shape = {8}};
-  if (mesh.axes.size() > 1) weights.cuts = {{.dim = 0, .axes = {"model"}}};
+  if (mesh_.axes.size() > 1) weights.cuts = {{.dim = 0, .axes = {"model"}}};
   const auto scoped = state_->Register(
-      mesh, {.name = "random", .dtype = DType::kI64, .shape = {}}, &scoped_);
+      mesh_, {.name = "random", .dtype = DType::kI64, .shape = {}}, &scoped_);
   Check(scoped.ok() && state_->SetStepScoped(*scoped).ok() &&
-            state_->Register(mesh, weights, nullptr).ok(),
+            state_->Register(mesh_, weights, nullptr).ok(),
         "the state cannot be registered");
   auto chunks =
       protocol::CutIntoChunks(world_.parameters(), state_->declarations());
@@ -339,7 +345,7 @@ void Trainer::Resume() {
   if (holders.empty() && view().first_step == 0) return begin();
   const std::vector<int> healthy(holders.begin(), holders.end());
   std::vector<int> newcomers;
-  for (int rank = 0; rank < world_.spec().mesh.WorldSize(); ++rank) {
+  for (int rank = 0; rank < mesh().WorldSize(); ++rank) {
     if (!std::binary_search(healthy.begin(), healthy.end(), rank)) {
       newcomers.push_back(rank);
     }
@@ -347,8 +353,8 @@ void Trainer::Resume() {
   if (newcomers.empty()) return begin();
   const auto state = state_->Agreed();
   Check(state.ok(), "no state is registered");
-  const auto recovery = plan::PlanRecovery(*state->tensors, world_.spec().mesh,
-                                           newcomers, healthy);
+  const auto recovery =
+      plan::PlanRecovery(*state->tensors, mesh(), newcomers, healthy);
   if (healthy.empty() || !recovery.ok()) {
     ++world_.counts().restores;
     model_ = world_.checkpoint();

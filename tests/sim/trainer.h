@@ -152,16 +152,20 @@ class Trainer final : public std::enable_shared_from_this<Trainer> {
   void Judge(const DataPlane::Offers& offers);
   void ApplyUpdate(const Verdict& verdict, const std::string& bytes);
   void LeaveJob();
+  void ReportGrowth();
   void ReportPosition();
   void FailLocally(const std::string& why);
 
   // --- Recovery (trainer_steps.cc) ---
   void Quiesce();
+  void ExitWithoutDecision();
   void LeavePartialSums();
   void Recover();
   bool RollForward(const protocol::RecoveryDecision& decision);
 
   uint64_t program_step() const { return model_.size(); }
+  // The mesh of the epoch.
+  const Mesh& mesh() const { return mesh_; }
   bool HoldsState(uint64_t step) const;
 
   TrainingWorld& world_;
@@ -171,6 +175,7 @@ class Trainer final : public std::enable_shared_from_this<Trainer> {
   std::map<uint64_t, uint64_t> streams_;  // by the machine's number
   uint64_t session_ = 0;                  // the number of the incarnation
   Stage stage_ = kBorn;
+  Mesh mesh_;  // once the epoch is formed
   absl::Time wake_ = absl::InfiniteFuture();
   absl::Time stopped_until_ = absl::InfinitePast();
   // What happens when it is awake again, with its session.

@@ -72,12 +72,11 @@ void Trainer::BeginStep() {
   }
   epoch.agreement->Enter(Phase::kCompute);
   ReportPosition();
-  const Mesh& mesh = world_.spec().mesh;
-  const int data = mesh.CoordinatesOf(view().rank)[0];
+  const int data = mesh().CoordinatesOf(view().rank)[0];
   Contributions own;
   for (const int64_t sample :
        ShareOfStep(world_.samples(), static_cast<int64_t>(program_step()), data,
-                   mesh.axes[0].size)) {
+                   mesh().axes[0].size)) {
     own.push_back({.sample = sample,
                    .program_step = program_step(),
                    .epoch = view().epoch.value,
@@ -155,18 +154,18 @@ void Trainer::LaunchNext() {
 // The verdict lane is one group: both of its reductions are launched at once.
 void Trainer::EnterVerdict(const plan::Lane& lane) {
   Epoch& epoch = *epoch_;
-  const Mesh& mesh = world_.spec().mesh;
   const bool counts =
-      mesh.axes.size() == 1 || mesh.CoordinatesOf(view().rank)[1] == 0;
+      mesh().axes.size() == 1 || mesh().CoordinatesOf(view().rank)[1] == 0;
   const int64_t share = static_cast<int64_t>(
       ShareOfStep(world_.samples(), static_cast<int64_t>(program_step()),
-                  mesh.CoordinatesOf(view().rank)[0], mesh.axes[0].size)
+                  mesh().CoordinatesOf(view().rank)[0], mesh().axes[0].size)
           .size());
-  const gradient::StepSummary summary{
+  gradient::StepSummary summary{
       .samples = counts ? static_cast<double>(share) : 0,
       .more_data = program_step() + 1 < world_.steps(),
       .terms = epoch.terms,
       .holds_next_revision = epoch.next != nullptr};
+  summary.holds_command[IndexOf(Command::kGrow)] = view().wanted.wants_growth();
   epoch.agreement->Enter(Phase::kVerdict);
   epoch.step_id = {.epoch = view().epoch,
                    .revision = epoch.plan->revision,
@@ -198,17 +197,18 @@ void Trainer::Judge(const DataPlane::Offers& offers) {
     for (size_t k = 0; k < reduced.max.size(); ++k)
       reduced.max[k] = std::max(reduced.max[k], other.max[k]);
   }
-  const int world_size = world_.spec().mesh.WorldSize();
+  const int world_size = mesh().WorldSize();
   absl::StatusOr<Verdict> verdict =
       gradient::Decode(epoch.step_id, world_size, epoch.terms, reduced);
   if (!verdict.ok()) return FailLocally(verdict.status().ToString());
   verdict->ending = gradient::EndingOf(*verdict, world_.spec().uneven);
-  const bool last = verdict->IsLast();
-  if (!epoch.agreement->Pass(epoch.step_id.step, reduced, last)) return;
+  const bool ends = gradient::EndsEpoch(*verdict);
+  if (!epoch.agreement->Pass(epoch.step_id.step, reduced, ends)) return;
   ApplyUpdate(*verdict, epoch.agreement->LastVerdict());
   state_->KeepStepScoped();
   SwitchIfAllHold(*verdict);
-  if (last) return LeaveJob();
+  if (verdict->IsLast()) return LeaveJob();
+  if (verdict->Grows()) return ReportGrowth();
   ReportPosition();
   After(world_.Draw(absl::Milliseconds(2)), [this] { BeginStep(); });
 }
@@ -235,6 +235,18 @@ void Trainer::ApplyUpdate(const Verdict& verdict, const std::string& bytes) {
       update.gradients.end());
   model_.push_back(update);
   world_.Applied(*this, update);
+}
+
+// The epoch ends in order: the coordinator ends it once it hears of it.
+void Trainer::ReportGrowth() {
+  ++world_.counts().grown;
+  stage_ = kQuiesced;
+  protocol::EpochReport report = epoch_->agreement->Report();
+  report.holds_state = HoldsState(report.position.step);
+  report.grows = true;
+  reported_ = report.position;
+  Apply(session::Quiesced{report});
+  ExitWithoutDecision();
 }
 
 void Trainer::ReportPosition() {
@@ -276,6 +288,10 @@ void Trainer::Quiesce() {
   report.holds_state = HoldsState(report.position.step);
   reported_ = report.position;
   Apply(session::Quiesced{report});
+  ExitWithoutDecision();
+}
+
+void Trainer::ExitWithoutDecision() {
   After(world_.spec().timeouts.join, [this] {
     if (stage_ == kQuiesced && !leaves_) Exit(false, "no decision");
   });
@@ -320,7 +336,8 @@ void Trainer::Recover() {
   }
   if (model_.size() == updates) state_->RestoreStepScoped();
   recovers_ = true;
-  Apply(session::LeaveNow{{.clean = false, .steps = position().step}});
+  Apply(session::LeaveNow{
+      {.clean = false, .steps = position().step, .returns = true}});
 }
 
 bool Trainer::RollForward(const protocol::RecoveryDecision& decision) {
@@ -334,7 +351,7 @@ bool Trainer::RollForward(const protocol::RecoveryDecision& decision) {
       {.epoch = view().epoch,
        .revision = epoch_->plan->revision,
        .step = epoch_->agreement->steps()},
-      world_.spec().mesh.WorldSize(), epoch_->terms, world_.spec().uneven);
+      mesh().WorldSize(), epoch_->terms, world_.spec().uneven);
   if (!verdict.ok()) return cannot(verdict.status().ToString());
   ApplyUpdate(*verdict, decision.verdict);
   if (verdict->IsLast()) LeaveJob();

@@ -46,6 +46,9 @@ TrainingOptions OptionsOf(uint64_t seed) {
     options.faults.mean_between_cuts = absl::Milliseconds(500);
   }
   if (random() % 4 == 0) options.faults.sync_max = absl::Milliseconds(500);
+  if (random() % 3 == 0) options.is_elastic = true;
+  if (random() % 5 == 0) options.spares = 1;
+  if (random() % 2 == 0) options.faults.restart_max = absl::Seconds(6);
   return options;
 }
 
@@ -104,6 +107,9 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
     sum.received += counts.received;
     sum.switched += counts.switched;
     sum.failed_jobs += counts.failed_jobs;
+    sum.smaller += counts.smaller;
+    sum.grown += counts.grown;
+    sum.unneeded += counts.unneeded;
     if (!world.violations().empty()) {
       ReportBroken(seed);
       break;
@@ -113,14 +119,18 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
             << " epochs, ranks that replayed " << sum.replays
             << ", rolled forward " << sum.roll_forwards << ", restored "
             << sum.restores << ", received the state " << sum.received
-            << ", switched plans " << sum.switched << "; jobs that failed "
-            << sum.failed_jobs << "\n";
+            << ", switched plans " << sum.switched << ", grew " << sum.grown
+            << "; smaller epochs " << sum.smaller
+            << ", workers that were not needed " << sum.unneeded
+            << ", jobs that failed " << sum.failed_jobs << "\n";
   if (HasFailure() || seed < 1000) return;
   EXPECT_GT(sum.replays, 100);
   EXPECT_GT(sum.roll_forwards, 10);
   EXPECT_GT(sum.restores, 10);
   EXPECT_GT(sum.received, 100);
   EXPECT_GT(sum.switched, 100);
+  EXPECT_GT(sum.smaller, 10);
+  EXPECT_GT(sum.grown, 10);
   EXPECT_LT(sum.failed_jobs, static_cast<int>(seed / 10));
 }
 

@@ -20,6 +20,11 @@ JobSpec SpecFor(const TrainingOptions& options) {
   spec.timeouts.connect = absl::Seconds(6);
   spec.timeouts.link = absl::Seconds(3);
   spec.limits.max_restarts = 1000;
+  spec.limits.spares = options.spares;
+  if (options.is_elastic) {
+    spec.elastic.axis = options.mesh.axes[0].name;
+    spec.elastic.wait = absl::Milliseconds(options.seed % 2 * 200);
+  }
   spec.seed = options.seed;
   return spec;
 }
@@ -67,9 +72,9 @@ TrainingWorld::TrainingWorld(const TrainingOptions& options)
     parameters_.push_back(parameter);
   }
   StartDaemon();
-  const int world = spec_.mesh.WorldSize();
-  trainers_.resize(world);
-  for (int i = 0; i < world; ++i) {
+  const int workers = spec_.mesh.WorldSize() + options.spares;
+  trainers_.resize(workers);
+  for (int i = 0; i < workers; ++i) {
     events_.After(Draw(absl::Milliseconds(300)), [this, i] {
       if (trainers_[i] == nullptr) StartTrainer(i);
     });
@@ -153,6 +158,13 @@ void TrainingWorld::CheckEnd() {
   const Model* first = nullptr;
   for (const auto& trainer : trainers_) {
     if (!trainer->done()) continue;
+    if (!trainer->trained_all()) {
+      ++counts_.unneeded;
+      continue;
+    }
+    // One that was presumed dead in its last step has passed it, and the others
+    // have done the same step again, in another epoch.
+    if (trainer->view().epoch < job()->epoch) continue;
     const Model& model = trainer->model();
     if (first == nullptr) first = &model;
     if (model.size() != options_.steps) {
@@ -328,7 +340,7 @@ void TrainingWorld::CrashWorker(int worker, bool machine_is_gone) {
                                      .start_time = process}}});
                   });
   }
-  events_.After(absl::Milliseconds(50) + Draw(absl::Seconds(1)),
+  events_.After(absl::Milliseconds(50) + Draw(options_.faults.restart_max),
                 [this, worker, trainer] {
                   if (trainers_[worker].get() == trainer) StartTrainer(worker);
                 });
@@ -342,7 +354,7 @@ void TrainingWorld::At(absl::Duration max, std::function<void()> fault) {
 
 void TrainingWorld::PlanFaults() {
   const TrainingFaults& faults = options_.faults;
-  const int world = spec_.mesh.WorldSize();
+  const int world = static_cast<int>(trainers_.size());
   for (int i = 0; i < faults.worker_crashes; ++i) {
     At(faults.until, [this, world] {
       CrashWorker(static_cast<int>(Pick(world)),
@@ -411,7 +423,7 @@ void TrainingWorld::Partition(int worker) {
 }
 
 void TrainingWorld::BreakLink() {
-  const int world = spec_.mesh.WorldSize();
+  const int world = static_cast<int>(trainers_.size());
   if (world < 2) return;
   const int one = static_cast<int>(Pick(world));
   const int other = static_cast<int>((one + 1 + Pick(world - 1)) % world);
@@ -505,6 +517,10 @@ void TrainingWorld::BeganWithState(const Trainer& trainer) {
   const auto [first, is_new] = began_.try_emplace(epoch, trainer.model());
   if (is_new) {
     ++counts_.epochs;
+    if (static_cast<int>(trainer.view().members.size()) <
+        spec_.mesh.WorldSize()) {
+      ++counts_.smaller;
+    }
     return;
   }
   if (first->second == trainer.model()) return;

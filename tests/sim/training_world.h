@@ -51,7 +51,9 @@ struct TrainingFaults {
   absl::Duration until = absl::Seconds(3);  // none later
   int worker_crashes = 0;
   double silent_crash = 0.3;  // the probability that a whole machine is gone
-  int worker_stops = 0;       // SIGSTOP, for up to 3 s
+  // The time until a crashed worker starts again, at most.
+  absl::Duration restart_max = absl::Seconds(1);
+  int worker_stops = 0;  // SIGSTOP, for up to 3 s
   int coordinator_crashes = 0;
   double machine_crash = 0.5;  // the coordinator's machine: unsynced is lost
   int coordinator_stops = 0;
@@ -66,6 +68,8 @@ struct TrainingFaults {
 struct TrainingOptions {
   uint64_t seed = 1;
   Mesh mesh = {{{"data", 3}}};
+  bool is_elastic = false;  // over the first axis
+  int spares = 0;
   uint64_t steps = 20;
   TrainingFaults faults;
   bool story = false;  // keep it; slow
@@ -107,6 +111,9 @@ class TrainingWorld final : public StreamServer {
     int received = 0;  // newcomers that took the state from others
     int switched = 0;  // to a later revision
     int failed_jobs = 0;
+    int smaller = 0;   // epochs of fewer ranks than the mesh has
+    int grown = 0;     // ranks that ended an epoch because the job grows
+    int unneeded = 0;  // workers that waited until the job completed
   };
   const Counts& counts() const { return counts_; }
 

@@ -396,6 +396,20 @@ TEST_F(GrowingTest, WaitsForMoreThatJoinOneAfterAnother) {
   EXPECT_TRUE(job.WantsGrowth());
 }
 
+TEST_F(GrowingTest, AnArrivalWhileItIsWantedLeavesNoTimerBehind) {
+  ElasticJob larger(ElasticSpecOf(7));
+  larger.Begin(7);
+  for (const int i : {5, 6, 7}) larger.Dies(i);
+  larger.Recover({1, 2, 3, 4}, 3);
+  larger.Run();
+  larger.Joins(5);
+  larger.Wait(0.5);
+  ASSERT_TRUE(larger.WantsGrowth());
+  larger.Joins(6);
+  larger.f.Wait(0.3);
+  EXPECT_GT(larger.f.core().NextWake(), larger.f.now());
+}
+
 TEST_F(GrowingTest, IsWithdrawnWhenNobodyWaitsAnyMore) {
   Shrink();
   job_.Joins(9);

@@ -304,7 +304,10 @@ class Promises {
             job.lives ||
             (job.recovery && std::count(job.recovery->holders.begin(),
                                         job.recovery->holders.end(), rank) > 0);
-        EXPECT_TRUE(!counts || job.left.count(job.members[rank].worker) > 0);
+        const protocol::Member& member = job.members[rank];
+        const bool has_left = job.left.count(member.worker) > 0;
+        EXPECT_TRUE(!counts || has_left || (!job.lives && IsGone(job, member)))
+            << member.worker.value;
       }
       ++completed_;
     } else {
@@ -312,6 +315,22 @@ class Promises {
     }
     job.lives = false;
     job.over = true;
+  }
+
+  // Lost, by the coordinator's word, or replaced by another incarnation.
+  bool IsGone(const JobSeen& job, const protocol::Member& member) const {
+    const auto newest = job.generations.find(member.worker);
+    if (newest != job.generations.end() && newest->second > member.generation) {
+      return true;
+    }
+    const auto view = core_->Describe({job.spec.name}, now_);
+    if (!view.ok()) return false;
+    for (const WorkerView& worker : view->workers) {
+      if (worker.name == member.worker) {
+        return worker.state == WorkerState::kLost;
+      }
+    }
+    return true;  // not seen since the coordinator restarted
   }
 
   void CheckCause(JobSeen& job, const protocol::Cause& cause) {
