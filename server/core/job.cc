@@ -78,6 +78,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
            cause, context);
     TellWaiting(cause, context);
   } else if (drains || again == Again::kWhenWorkersCome) {
+    if (recovery_->settled()) recovery_.reset();  // all left
     SendAway(roster_.arrived(), cause, context);
   }
   for (const protocol::Member& member : members) {

@@ -62,8 +62,8 @@ void Job::EndWith(const Worker& worker, EventContext& context) {
 void Job::JoinAgain(Worker* worker, EventContext& context) {
   if (recovery_) recovery_->Forget(worker->name);
   Decide(context);
-  if (AllHaveFinished()) return EndWithTheFinished(context);
-  Arrive(worker, context);
+  if (AllHaveFinished()) EndWithTheFinished(context);
+  if (!over()) Arrive(worker, context);
 }
 
 void Job::ForgetReport(const WorkerName& worker, EventContext& context) {
@@ -139,18 +139,20 @@ bool Job::IsGone(const protocol::Member& member) const {
 
 // Somebody has the result of the last step, and nobody that holds the state is
 // there to go on: those that do left, too, or are lost. Without a decision
-// these are all members.
+// these are all members. A rank that was missed by one that left wanted more.
 bool Job::AllHaveFinished() const {
   if (epoch_ || over() || durable_.left.empty()) return false;
+  const bool wanted_more = durable_.cause.kind == CauseKind::kLeft;
   uint64_t steps = step_;
   if (durable_.recovery) {
     steps = durable_.recovery->steps;
     for (const uint32_t rank : durable_.recovery->holders) {
       const protocol::Member& holder = durable_.members[rank];
       const bool has_left = durable_.left.count(holder.worker) > 0;
-      if (!has_left && !IsGone(holder)) return false;
+      if (!has_left && (wanted_more || !IsGone(holder))) return false;
     }
-  } else if (!recovery_ || !recovery_->settled() || recovery_->any_reported()) {
+  } else if (wanted_more || !recovery_ || !recovery_->settled() ||
+             recovery_->any_reported()) {
     return false;
   }
   return std::any_of(
