@@ -12,6 +12,7 @@
 //   shape=K        registers its parameter with K elements instead of 4
 //   name=NAME      the parameter's name, instead of w
 //   quiet=N        prints no more positions from step N on
+//   compute=MS     sleeps MS milliseconds in each step before it submits
 //   files=N        may have N open files, from the beginning
 //   wrong_calls    makes every wrong call first, and prints the results
 //
@@ -110,6 +111,9 @@ absl::Status Train(Session& session, const Orders& orders) {
   if (absl::Status sealed = (*sync)->Seal(); !sealed.ok()) return sealed;
 
   const int quiet_from = std::atoi(orders.Get("quiet", "2147483647").c_str());
+  const auto compute_us =
+      static_cast<useconds_t>(std::atoi(orders.Get("compute", "0").c_str())) *
+      1000;
   for (int step = 0; step < orders.steps; ++step) {
     if (step < quiet_from) std::printf("at %d\n", step);
     std::fflush(stdout);
@@ -121,6 +125,7 @@ absl::Status Train(Session& session, const Orders& orders) {
                             absl::InternalError("the loss is not a number"));
     }
     if (orders.At("skip", step)) continue;
+    if (compute_us > 0) usleep(compute_us);
     if (session.spec().sync == lockstep::SyncMode::kNegotiated) {
       if (absl::Status s = (*sync)->BeginPass({*id}); !s.ok()) return s;
     }

@@ -10,6 +10,9 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   chaos-checkpoint [--kills N] [--seed S]
               kill jobs that save checkpoints at N random moments (1000); each time go on
               from what is on the disk, and compare every bit
+  outage [--seconds N] [--workers N] [--compute_ms N]
+              kill the coordinator of 16 workers that train, and start it again after N seconds
+              (60); fails if a step failed
   recovery-times [--kills N] [--workers N] [--mib M] [--seed S]
               kill a worker of an elastic job (8 workers, a model of 64 MiB) N times (12), and
               start it again each time; print how long the others and it stand still
@@ -29,6 +32,13 @@ run_long() {
       compile release checkpoint_worker lockstepctl lockstepd
       exec python3 tests/e2e/chaos_checkpoint_test.py build/release/bin \
         --kills 1000 "$@"
+      ;;
+    outage)
+      shift
+      require build
+      configure_once release
+      compile release trouble_worker lockstepctl lockstepd
+      exec python3 tests/e2e/outage_test.py build/release/bin --seconds 60 --workers 16 "$@"
       ;;
     recovery-times)
       shift
