@@ -61,6 +61,23 @@ TEST(LauncherRestartTest, OnlyTheWorkerThatDiedStartsAgain) {
   EXPECT_EQ(LinesWith("killed by signal", run), 1) << run.output;
 }
 
+// No rank is special: the others go on without rank 0, and it comes back.
+TEST(LauncherRestartTest, TheWorkerOfRankZeroIsReplacedAsAnyOther) {
+  const Outcome run = RunLabelled(
+      "3", "2", {OwnProgram("recovering_worker"), "40", "worker-0", "5"});
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr("[worker-1] recovered"),
+                    HasSubstr("[worker-2] recovered"),
+                    ContainsRegex("\\[worker-0\\] epoch 2 from step [56]\n")))
+      << run.output;
+  for (const char* name : {"worker-0", "worker-1", "worker-2"}) {
+    EXPECT_EQ(LinesWith(absl::StrCat("[", name, "] done 40"), run), 1)
+        << run.output;
+  }
+  EXPECT_EQ(LinesWith("starts again", run), 1) << run.output;
+}
+
 // They exit when their epoch ends: this is one restart.
 TEST(LauncherRestartTest, WorkersThatDoNotRecoverStartAgainAsTheyEnd) {
   const std::string worker = OwnProgram("trouble_worker");

@@ -116,6 +116,28 @@ TEST_P(TransportTroubleTest, AStoppedWorkerIsMissedWithoutACoordinator) {
                     HasSubstr("has fenced itself")));
 }
 
+// Heartbeats of the stuck worker go on: no lease expires, no link is silent.
+TEST_P(TransportTroubleTest, AWorkerThatLivesAndIsStuckIsEvictedAndNamed) {
+  Cluster cluster(
+      3, absl::StrCat(Spec(3), "timeouts.progress: 1s\non_stuck: evict\n"));
+  int ended = 0;
+  cluster.on_ending = [&](const std::string&, pid_t,
+                          const launch::ProcessExit&) {
+    if (++ended == 2) cluster.supervisor().Signal("worker-1", SIGKILL);
+  };
+  cluster.Start({"worker-0", {"1000000"}});
+  cluster.Start({"worker-1", {"1000000", "hang=3"}});
+  cluster.Start({"worker-2", {"1000000"}});
+  EXPECT_NE(cluster.Run(), 0);
+  for (const char* waiting : {"worker-0", "worker-2"}) {
+    EXPECT_THAT(cluster.LastLine(waiting),
+                AllOf(StartsWith("error "), HasSubstr("worker-1 (rank 1, "),
+                      HasSubstr("was evicted: step 3"),
+                      HasSubstr("worker-0 and worker-2 wait")))
+        << waiting;
+  }
+}
+
 // Finish counts the steps: a skipped one is not identified.
 TEST(TroubleTest, ALoopThatSkipsAStepIsToldWhenTheRankLeavesEarly) {
   Cluster cluster(2, Spec(2));

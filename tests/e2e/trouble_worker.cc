@@ -5,6 +5,7 @@
 //
 //   die=N          raises SIGKILL before step N
 //   stop=N         raises SIGSTOP before step N
+//   hang=N         does not submit in step N, and lives, until it is killed
 //   fail=N         reports a failure of its own at step N
 //   vanish=N       exits at step N without leaving
 //   skip=N         skips step N: neither Submit nor Finish
@@ -120,6 +121,7 @@ absl::Status Train(Session& session, const Orders& orders) {
     if (orders.At("die", step)) raise(SIGKILL);
     if (orders.At("stop", step)) raise(SIGSTOP);
     if (orders.At("vanish", step)) _exit(0);
+    while (orders.At("hang", step)) pause();
     if (orders.At("fail", step)) {
       session.ReportFailure("forward",
                             absl::InternalError("the loss is not a number"));

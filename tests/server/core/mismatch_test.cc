@@ -61,6 +61,12 @@ std::vector<Difference> Differences() {
       {"missing", [](List& l) { l.erase(l.begin()); }, "missing"},
       {"spelling", [](List& l) { l[0].name = "model_1/w"; },
        "missing (it has model_1/w)"},
+      {"spelling and shape",
+       [](List& l) {
+         l[0].name = "model_1/w";
+         l[0].shape = {128, 65};
+       },
+       "missing (it has model_1/w)"},
   };
 }
 

@@ -203,6 +203,45 @@ TEST_F(NcclConnectTest, TakesOnlyItsOwnHandles) {
           .status()));
 }
 
+// NCCL may wait for ever in an abort of one communicator while another one
+// waits for its peers, unless both are aborted in one group (nccl#1013); the
+// fake reports aborts outside a group.
+TEST(NcclAbortTest, AnAbortOfOneOfTwoThatWaitEndsBothInOneGroup) {
+  for (const int aborted : {0, 1}) {
+    for (const bool one_stream : {false, true}) {
+      FakeGpuWorld world;
+      const auto first = conformance::Connect(world, 2, "first");
+      const auto second = conformance::Connect(world, 2, "second");
+      const std::vector<Communicator*> groups = {first[0].get(),
+                                                 second[0].get()};
+      std::vector<std::unique_ptr<Stream>> streams;
+      for (int i = 0; i < 2; ++i) streams.push_back(world.MakeStream(0, ""));
+      const auto stream_of = [&](int i) -> Stream& {
+        return *streams[one_stream ? 0 : i];
+      };
+      float values[2] = {};
+      for (int i : {0, 1}) {  // rank 1 never comes
+        ASSERT_TRUE(groups[i]
+                        ->AllReduce(&values[i], &values[i], 1, DType::kF32,
+                                    ReduceOp::kSum, stream_of(i))
+                        .ok());
+      }
+      groups[aborted]->Abort("its peer is gone");
+      const absl::Status ended = stream_of(0).Synchronize();
+      EXPECT_TRUE(absl::IsAborted(ended)) << ended;
+      // A stream returns its first error once.
+      const absl::Status other = stream_of(1).Synchronize();
+      EXPECT_TRUE(one_stream ? other.ok() : absl::IsAborted(other)) << other;
+      for (const Communicator* group : groups) {
+        EXPECT_THAT(std::string(group->status().message()),
+                    HasSubstr("its peer is gone"));
+      }
+      EXPECT_THAT(world.gpus().AbortsOf(0), ElementsAre(0, 1));
+      EXPECT_THAT(world.gpus().violations(), testing::IsEmpty());
+    }
+  }
+}
+
 // The fake detects an error that no adapter can prevent: ranks that launch in
 // different orders. The message has both orders.
 TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
