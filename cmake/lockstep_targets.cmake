@@ -13,6 +13,8 @@
 #   lockstep_regression(NUMBER NAME  CASES test_target gtest_filter
 #                       | COMMAND program args ... [NEEDS target ... | NOTHING]
 #                       [TIMEOUT seconds] [SERIAL])    see tests/regressions/README.md
+#   lockstep_complaint(NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
+#                       tests/catalogue/CMakeLists.txt
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and has hidden symbols:
@@ -224,10 +226,10 @@ function(lockstep_register_test name)
     PROCESSORS ${ARG_PROCESSORS} RUN_SERIAL ${ARG_SERIAL} SKIP_RETURN_CODE 77)
 endfunction()
 
-# Registers the cases of a test, which is declared before, or a command, again
-# under the label `regressions` and the number of the defect. In one preset:
-# release, or asan if the test is SANITIZED_ONLY.
-function(lockstep_regression number name)
+# Registers the cases of a test, which is declared before, or a command, again:
+# as `entry`, with one label. In one preset: release, or asan if the test is
+# SANITIZED_ONLY.
+function(_lockstep_register_again entry label)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
   set(elsewhere asan tsan)
   if(ARG_CASES)
@@ -240,9 +242,6 @@ function(lockstep_regression number name)
   if(LOCKSTEP_PRESET IN_LIST elsewhere)
     return()
   endif()
-  if(number LESS 10)
-    set(number "0${number}")
-  endif()
   if(ARG_CASES)
     list(POP_FRONT ARG_CASES test filter)
     set(ARG_COMMAND ${LOCKSTEP_PYTHON} "${PROJECT_SOURCE_DIR}/tests/regressions/run_cases.py"
@@ -254,8 +253,22 @@ function(lockstep_regression number name)
   else()
     set(ARG_SERIAL)
   endif()
-  lockstep_register_test(regression.${number}.${name} COMMAND ${ARG_COMMAND} NEEDS ${ARG_NEEDS}
-                         LABELS regressions TIMEOUT ${ARG_TIMEOUT} ${ARG_SERIAL})
+  lockstep_register_test(${entry} COMMAND ${ARG_COMMAND} NEEDS ${ARG_NEEDS}
+                         LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ${ARG_SERIAL})
+endfunction()
+
+# A defect that users found: regression.NUMBER.NAME, label `regressions`.
+function(lockstep_regression number name)
+  if(number LESS 10)
+    set(number "0${number}")
+  endif()
+  _lockstep_register_again(regression.${number}.${name} regressions ${ARGN})
+endfunction()
+
+# A complaint about another project that Lockstep solves (docs/fault-catalogue.md):
+# catalogue.NAME, label `catalogue`.
+function(lockstep_complaint name)
+  _lockstep_register_again(catalogue.${name} catalogue ${ARGN})
 endfunction()
 
 # Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if
