@@ -13,9 +13,10 @@
 
 namespace lockstep::kernels::device {
 
-// Elements of adjacent indices, in one access.
+// Elements of adjacent indices, in one access; a single one is aligned as its
+// type, which a complex number's size is not.
 template <class T, size_t kLength>
-struct alignas(sizeof(T) * kLength) Group {
+struct alignas(kLength > 1 ? sizeof(T) * kLength : alignof(T)) Group {
   T element[kLength];
 };
 
