@@ -71,6 +71,25 @@ __device__ void Stage(const T* run, size_t n, T* stage) {
   __syncwarp();
 }
 
+// The elements of a lane, in order. They are judged before they are widened to
+// f64, whose instructions are the fewest that a device issues.
+template <class T>
+struct LaneSum {
+  __device__ explicit LaneSum(double scale) : inverse_scale(scale) {}
+  __device__ void Add(T element) {
+    const auto value = ConvertTo<Compute<T>>(element);
+    const bool finite = IsFinite(value);
+    bad += finite ? 0 : 1;
+    const double scaled =
+        static_cast<double>(finite ? value : Compute<T>{0}) * inverse_scale;
+    sum += scaled * scaled;
+  }
+
+  const double inverse_scale;
+  double sum = 0;
+  unsigned bad = 0;
+};
+
 // One warp sums one run.
 template <class T, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
@@ -88,21 +107,20 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned thread = threadIdx.x % kWarp;
   T* stage = stages[threadIdx.x / kWarp];
 
-  double lane = 0;
-  unsigned bad = 0;
-  for (size_t at = 0; at < n; at += kStage) {
-    const size_t staged = n - at < kStage ? n - at : kStage;
-    Stage(elements + at, staged, stage);
-    for (size_t i = thread; i < staged; i += kWarp) {
-      const double value = ConvertTo<double>(stage[i]);
-      const bool finite = IsFinite(value);
-      bad += finite ? 0 : 1;
-      const double scaled = (finite ? value : 0.0) * inverse_scale;
-      lane += scaled * scaled;
-    }
+  LaneSum<T> lane(inverse_scale);
+  size_t at = 0;
+  for (; at + kStage <= n; at += kStage) {
+    Stage(elements + at, kStage, stage);
+#pragma unroll
+    for (unsigned i = 0; i < kStage; i += kWarp) lane.Add(stage[i + thread]);
     __syncwarp();
   }
-  const double sum = FoldWarp(lane);
+  if (at < n) {
+    Stage(elements + at, n - at, stage);
+    for (size_t i = thread; i < n - at; i += kWarp) lane.Add(stage[i]);
+  }
+  const double sum = FoldWarp(lane.sum);
+  unsigned bad = lane.bad;
   bad = __reduce_add_sync(kAll, bad);
   if (thread != 0) return;
   partials[run] = sum;
@@ -141,14 +159,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// All threads load the ranges' values; one adds them, in order. The sum is not
+// negative, so adding 0 for an empty range changes no bit.
 template <size_t kCapacity>
-__global__ void AddRanges(const __grid_constant__ RangeWorks<kCapacity> works,
-                          const double* partials, FiniteCheck* total) {
-  double sum = total->sum_of_squares;
-  for (unsigned w = 0; w < works.size; ++w) {
+__global__ void __launch_bounds__(kThreads)
+    AddRanges(const __grid_constant__ RangeWorks<kCapacity> works,
+              const double* partials, FiniteCheck* total) {
+  __shared__ double values[kCapacity];
+  for (unsigned w = threadIdx.x; w < works.size; w += kThreads) {
     const RangeWork& work = works.items[w];
-    if (work.count > 0) sum += partials[work.first_run];
+    values[w] = work.count > 0 ? partials[work.first_run] : 0.0;
   }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double sum = total->sum_of_squares;
+#pragma unroll 8
+  for (unsigned w = 0; w < works.size; ++w) sum += values[w];
   total->sum_of_squares = sum;
 }
 
@@ -177,8 +203,8 @@ Launched Launch(RangeWorks<kCapacity> works, const T* data,
                             works, partials);
   }
   if (launched != kLaunched) return launched;
-  return LaunchKernel(AddRanges<kCapacity>, 1, 1, stream, works, partials,
-                      total);
+  return LaunchKernel(AddRanges<kCapacity>, 1, kThreads, stream, works,
+                      partials, total);
 }
 
 }  // namespace
