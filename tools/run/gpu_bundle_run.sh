@@ -24,7 +24,7 @@ names() {
     [[ "${program##*/}" == gpu_facts ]] || printf '%s\n' "${program##*/}"
   done
   [[ ! -d "$here/demo" ]] || printf '%s\n' demo demo-pipe
-  [[ ! -x "$here/bin/nccl_processes_test" ]] || printf '%s\n' windows
+  [[ ! -x "$here/bin/nccl_processes_test" ]] || printf '%s\n' gradients windows
 }
 
 # The demonstration is several programs; it also trains as pipelines. Windows
@@ -35,7 +35,8 @@ run_one() {
     demo-pipe)
       "$here/demo/lockstep-demo" --device cuda --mesh data=2,pipe=2 --schedule interleaved
       ;;
-    nccl_processes_test) "$here/bin/$1" '--gtest_filter=-*Windows*' ;;
+    nccl_processes_test) "$here/bin/$1" '--gtest_filter=-*Windows*:*Gradients*' ;;
+    gradients) "$here/bin/nccl_processes_test" '--gtest_filter=*Gradients*' ;;
     windows) "$here/bin/nccl_processes_test" '--gtest_filter=*Windows*' ;;
     *) "$here/bin/$1" ;;
   esac

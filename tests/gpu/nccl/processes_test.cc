@@ -22,6 +22,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/nccl/exercise.h"
+#include "tests/gpu/nccl/gradient_exercise.h"
 #include "tests/gpu/nccl/state_exercise.h"
 #include "tests/support/program.h"
 
@@ -31,6 +32,12 @@ namespace {
 constexpr int kAborts = 100;
 constexpr absl::Duration kAbortMost = absl::Milliseconds(500);
 constexpr char kExchange[] = "exchange ";
+
+// The size at which docs/gpu-results.md gives the cost of a step's calls.
+constexpr GradientShape kManyParameters = {.parameters = 300,
+                                           .elements = 320'000,
+                                           .bucket_bytes = 25 << 20,
+                                           .steps = 20};
 
 std::string Environment(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
@@ -65,6 +72,10 @@ absl::StatusOr<std::string> Do(const std::string& what, const Place& place) {
   if (!tables.ok()) return tables.status();
   if (what == "abort") return AbortOften(*tables, place);
   if (what == "windows") return MoveThroughWindows(*tables, place);
+  if (what == "gradients") return SynchroniseGradients(*tables, place, {});
+  if (what == "many-gradients") {
+    return SynchroniseGradients(*tables, place, kManyParameters);
+  }
   const absl::Status done = what == "graph"   ? ReplayAGraph(*tables, place)
                             : what == "state" ? RecoverState(*tables, place)
                                               : MoveEverything(*tables, place);
@@ -138,6 +149,21 @@ TEST_F(ProcessesTest, OneRankMovesThroughWindows) { ExpectAllOk("windows", 1); }
 TEST_F(ProcessesTest, TwoRanksMoveThroughWindows) { ExpectAllOk("windows", 2); }
 TEST_F(ProcessesTest, OneRankReplaysAGraph) { ExpectAllOk("graph", 1); }
 TEST_F(ProcessesTest, TwoRanksReplayAGraph) { ExpectAllOk("graph", 2); }
+TEST_F(ProcessesTest, OneRankSynchronisesGradients) {
+  ExpectAllOk("gradients", 1);
+}
+TEST_F(ProcessesTest, TwoRanksSynchroniseGradients) {
+  ExpectAllOk("gradients", 2);
+}
+TEST_F(ProcessesTest, FourRanksSynchroniseGradients) {
+  ExpectAllOk("gradients", 4);
+}
+TEST_F(ProcessesTest, OneRankSynchronisesManyGradients) {
+  ExpectAllOk("many-gradients", 1);
+}
+TEST_F(ProcessesTest, TwoRanksSynchroniseManyGradients) {
+  ExpectAllOk("many-gradients", 2);
+}
 TEST_F(ProcessesTest, OneRankComparesItsState) { ExpectAllOk("state", 1); }
 TEST_F(ProcessesTest, TwoRanksRecoverState) { ExpectAllOk("state", 2); }
 TEST_F(ProcessesTest, FourRanksRecoverState) { ExpectAllOk("state", 4); }

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/gpu/nccl/gradient_exercise.h"
 #include "tests/gpu/nccl/state_exercise.h"
 #include "tests/support/fake_gpu.h"
 
@@ -87,6 +88,17 @@ TEST(GpuExerciseTest, ReplaysAGraph) {
     OnRanks(size, [](const auto& tables, const Place& place) {
       const absl::Status replayed = ReplayAGraph(tables, place);
       EXPECT_TRUE(replayed.ok()) << replayed;
+    });
+  }
+}
+
+TEST(GpuExerciseTest, SynchronisesGradients) {
+  for (const int size : {1, 2}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      const auto text = SynchroniseGradients(
+          tables, place,
+          {.parameters = 6, .elements = 200, .bucket_bytes = 1 << 10});
+      EXPECT_TRUE(text.ok()) << text.status();
     });
   }
 }

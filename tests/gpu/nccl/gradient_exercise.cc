@@ -1,0 +1,372 @@
+#include "tests/gpu/nccl/gradient_exercise.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "client/gradient/engine.h"
+#include "client/transport/nccl/cuda_arena.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "client/transport/nccl/device_scope.h"
+#include "client/transport/nccl/gpu_status.h"
+#include "client/transport/nccl/nccl.h"
+#include "plan/compile.h"
+
+namespace lockstep::gpu {
+namespace {
+
+using gradient::Engine;
+using transport::nccl::Check;
+using transport::nccl::CudaStream;
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::Tables;
+
+constexpr double kNoClipping = std::numeric_limits<double>::infinity();
+
+size_t ElementsOf(const GradientShape& shape, int parameter) {
+  // Sizes differ, and most are no multiple of what a kernel works on at once.
+  const size_t share = shape.elements / 4;
+  return shape.elements - share + parameter * share * 2 / shape.parameters + 1;
+}
+
+std::vector<Parameter> ParametersOf(const GradientShape& shape) {
+  std::vector<Parameter> parameters;
+  for (int p = 0; p < shape.parameters; ++p) {
+    parameters.push_back({.name = absl::StrCat("p", p),
+                          .shape = {static_cast<int64_t>(ElementsOf(shape, p))},
+                          .op = p % 2 == 0 ? ReduceOp::kSum : ReduceOp::kMean});
+  }
+  return parameters;
+}
+
+// Every element of a gradient has one value, exact in f32.
+float GradientOf(int rank, uint64_t step, int parameter) {
+  return static_cast<float>((rank + 1) * (step + 1) + parameter);
+}
+
+float ReducedOf(int world, uint64_t step, int parameter) {
+  float sum = 0;
+  for (int rank = 0; rank < world; ++rank) {
+    sum += GradientOf(rank, step, parameter);
+  }
+  return parameter % 2 == 0 ? sum : sum / static_cast<float>(world);
+}
+
+// What the host spent in the calls of some steps.
+struct Cost {
+  absl::Duration submits, finish, all;
+  int steps = 0;
+
+  std::string Text(const char* form, int parameters) const {
+    return absl::StrFormat(
+        "%s: step %.0f us, Submit %.2f us, Finish or Launch %.1f us; ", form,
+        absl::ToDoubleMicroseconds(all) / steps,
+        absl::ToDoubleMicroseconds(submits) / steps / parameters,
+        absl::ToDoubleMicroseconds(finish) / steps);
+  }
+};
+
+class GradientRank {
+ public:
+  GradientRank(const Tables& tables, const Place& place,
+               const GradientShape& shape)
+      : tables_(tables),
+        scope_(*tables_.cuda),
+        place_(place),
+        shape_(shape),
+        parameters_(ParametersOf(shape)),
+        arena_(transport::nccl::MakeCudaArena(tables.nccl, tables.cuda)) {
+    for (int p = 0; p < shape.parameters; ++p) {
+      offsets_.push_back(elements_);
+      elements_ += ElementsOf(shape, p);
+    }
+  }
+  ~GradientRank() {
+    if (stream_ != nullptr) (void)stream_->Synchronize();
+    engine_.reset();
+    for (void* memory : {batches_[0], batches_[1], read_}) {
+      if (memory != nullptr) tables_.cuda->FreeHost(memory);
+    }
+  }
+
+  absl::Status Open() {
+    auto transport = transport::nccl::MakeTransport(tables_);
+    if (!transport.ok()) return transport.status();
+    transport_ = *std::move(transport);
+    auto stream = CudaStream::Create(tables_.cuda.get());
+    if (!stream.ok()) return stream.status();
+    stream_ = *std::move(stream);
+    auto weights = arena_->Allocate(bytes());
+    if (!weights.ok()) return weights.status();
+    weights_ = *std::move(weights);
+    absl::Status made;
+    for (void** memory : {&batches_[0], &batches_[1], &read_}) {
+      made.Update(Check(*tables_.cuda, tables_.cuda->HostAlloc(memory, bytes()),
+                        "HostAlloc"));
+    }
+    if (made.ok()) made = MakeEngine();
+    return made;
+  }
+
+  // Blocking steps on the stream: each is checked before the next begins.
+  absl::StatusOr<Cost> TrainBlocking() {
+    Cost cost;
+    for (int i = 0; i < shape_.steps; ++i) {
+      const uint64_t step = engine_->step();
+      Load(step);
+      const absl::Time begun = absl::Now();
+      const auto pending = EnqueueStep({.samples = 1}, &cost);
+      if (!pending.ok()) return pending.status();
+      if (auto verdict = (*pending)->Wait(); !verdict.ok()) {
+        return verdict.status();
+      }
+      cost.all += absl::Now() - begun;
+      ++cost.steps;
+      if (absl::Status right = ExpectWeights(step); !right.ok()) return right;
+    }
+    return cost;
+  }
+
+  // The host enqueues each step before it looks at the one before.
+  absl::StatusOr<Cost> TrainAhead() {
+    Cost cost;
+    std::shared_ptr<PendingVerdict::State> before;
+    uint64_t step = engine_->step();
+    const absl::Time begun = absl::Now();
+    for (int i = 0; i < shape_.steps; ++i, ++step) {
+      Load(step);
+      const auto pending = EnqueueStep({.samples = 1}, &cost);
+      if (!pending.ok()) return pending.status();
+      if (before != nullptr) {
+        if (auto v = before->Wait(); !v.ok()) return v.status();
+      }
+      before = *pending;
+      ++cost.steps;
+    }
+    if (auto verdict = before->Wait(); !verdict.ok()) return verdict.status();
+    cost.all = absl::Now() - begun;
+    absl::Status right = ExpectWeights(step - 1);
+    if (!right.ok()) return right;
+    return cost;
+  }
+
+  absl::StatusOr<Cost> TrainCaptured() {
+    uint64_t step = engine_->step();
+    std::shared_ptr<PendingVerdict::State> captured;  // owns its scalars
+    const auto graph = engine_->Capture(*stream_, [&]() -> absl::Status {
+      Cost ignored;
+      batch_ = batches_[0];
+      const auto pending = EnqueueStep({}, &ignored);
+      if (!pending.ok()) return pending.status();
+      captured = *pending;
+      return absl::OkStatus();
+    });
+    if (!graph.ok()) return graph.status();
+    Cost cost;
+    for (int i = 0; i < shape_.steps; ++i, ++step) {
+      Fill(batches_[0], step);
+      const absl::Time begun = absl::Now();
+      const auto pending = engine_->Launch(*graph, {.samples = 1}, *stream_);
+      cost.finish += absl::Now() - begun;
+      if (!pending.ok()) return pending.status();
+      if (auto verdict = (*pending)->Wait(); !verdict.ok()) {
+        return verdict.status();
+      }
+      cost.all += absl::Now() - begun;
+      ++cost.steps;
+      if (absl::Status right = ExpectWeights(step); !right.ok()) return right;
+    }
+    return cost;
+  }
+
+  double exposed_seconds() { return engine_->exposed_seconds(); }
+  int buckets() const { return buckets_; }
+
+ private:
+  size_t bytes() const { return elements_ * sizeof(float); }
+  float* WeightOf(int p) const {
+    return weights_.as<float>().data() + offsets_[p];
+  }
+
+  absl::Status MakeEngine() {
+    plan::PlanInput input{.mesh = {{{"data", place_.size}}},
+                          .policy = {.first_bytes_max = shape_.bucket_bytes,
+                                     .bytes_max = shape_.bucket_bytes}};
+    input.registrations.assign(place_.size, parameters_);
+    input.transports.assign(place_.size, transport_->facts());
+    auto plan = plan::Compile(input);
+    if (!plan.ok()) return plan.status();
+    buckets_ = static_cast<int>(plan->buckets.size());
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (const plan::CommunicatorSpec& spec : plan->communicators) {
+      const bool is_world = communicators.empty();
+      auto pending = transport_->Prepare(
+          {.name = spec.name,
+           .rank = place_.rank,
+           .size = place_.size,
+           .traffic = is_world ? transport::TrafficClass::kSmall
+                               : transport::TrafficClass::kBulk});
+      if (!pending.ok()) return pending.status();
+      auto connected = (*pending)->Connect(
+          place_.exchange((*pending)->handle()), absl::Seconds(60));
+      if (!connected.ok()) return connected.status();
+      communicators.push_back(*std::move(connected));
+    }
+    auto device = transport_->MakeDeviceContext();
+    if (!device.ok()) return device.status();
+    auto executor = executor::Executor::Create(std::move(communicators),
+                                               *std::move(device));
+    if (!executor.ok()) return executor.status();
+    executor_ = *std::move(executor);
+    gradient::EngineOptions options{
+        .epoch = {1},
+        .plan = *std::move(plan),
+        .rank = place_.rank,
+        .executor = executor_,
+        .uses = std::vector<int>(parameters_.size(), 1),
+        .allocate = [this](size_t size) { return arena_->Allocate(size); },
+        .register_buffer =
+            [this](Communicator& communicator, const ArenaBuffer& buffer) {
+              return transport_->RegisterBuffer(communicator, buffer,
+                                                absl::Seconds(60));
+            },
+        .clock = &clock_,
+        .on_failure = [](int, const absl::Status&) {},
+        .explain = [](const absl::Status& error) { return error; },
+    };
+    for (const Parameter& parameter : parameters_) {
+      options.names.push_back(parameter.name);
+    }
+    auto engine = Engine::Create(std::move(options));
+    if (!engine.ok()) return engine.status();
+    engine_ = *std::move(engine);
+    return absl::OkStatus();
+  }
+
+  void Load(uint64_t step) {
+    batch_ = batches_[step % 2];
+    Fill(batch_, step);
+  }
+  void Fill(void* batch, uint64_t step) {
+    for (int p = 0; p < shape_.parameters; ++p) {
+      float* const at = static_cast<float*>(batch) + offsets_[p];
+      std::fill_n(at, ElementsOf(shape_, p), GradientOf(place_.rank, step, p));
+    }
+  }
+
+  // One step on the stream, and the update behind its verdict.
+  absl::StatusOr<std::shared_ptr<PendingVerdict::State>> EnqueueStep(
+      const FinishOptions& options, Cost* cost) {
+    transport::nccl::CudaApi& cuda = *tables_.cuda;
+    for (int p = shape_.parameters - 1; p >= 0; --p) {
+      const auto handle = stream_->Ready();
+      if (!handle.ok()) return handle.status();
+      const absl::Span<std::byte> view = engine_->View(p);
+      absl::Status done =
+          Check(cuda,
+                cuda.MemcpyAsync(view.data(),
+                                 static_cast<float*>(batch_) + offsets_[p],
+                                 view.size(), *handle),
+                "MemcpyAsync");
+      const absl::Time begun = absl::Now();
+      done.Update(engine_->Submit(p, nullptr, 0, stream_.get()));
+      cost->submits += absl::Now() - begun;
+      if (!done.ok()) return done;
+    }
+    const absl::Time begun = absl::Now();
+    auto pending = engine_->Finish(options, kNoClipping, stream_.get());
+    cost->finish += absl::Now() - begun;
+    if (!pending.ok()) return pending.status();
+    const auto handle = stream_->Ready();
+    if (!handle.ok()) return handle.status();
+    for (int p = 0; p < shape_.parameters; ++p) {
+      const absl::Span<std::byte> view = engine_->View(p);
+      absl::Status done =
+          Check(cuda,
+                tables_.kernels->CommitCopy((*pending)->scalars(), view.data(),
+                                            WeightOf(p), view.size(), *handle),
+                "kernel CommitCopy");
+      if (!done.ok()) return done;
+    }
+    return pending;
+  }
+
+  absl::Status ExpectWeights(uint64_t step) {
+    const auto handle = stream_->Ready();
+    if (!handle.ok()) return handle.status();
+    absl::Status done =
+        Check(*tables_.cuda,
+              tables_.cuda->MemcpyAsync(read_, WeightOf(0), bytes(), *handle),
+              "MemcpyAsync");
+    done.Update(stream_->Synchronize());
+    if (!done.ok()) return done;
+    for (int p = 0; p < shape_.parameters; ++p) {
+      const float want = ReducedOf(place_.size, step, p);
+      const float* const at = static_cast<float*>(read_) + offsets_[p];
+      for (size_t i = 0; i < ElementsOf(shape_, p); ++i) {
+        if (at[i] == want) continue;
+        return absl::DataLossError(absl::StrFormat(
+            "step %d: element %d of parameter %d is %g and should be %g", step,
+            i, p, at[i], want));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Tables tables_;
+  const transport::nccl::DeviceScope scope_;  // for the rank's thread
+  const Place place_;
+  const GradientShape shape_;
+  const std::vector<Parameter> parameters_;
+  SystemClock clock_;
+  std::vector<size_t> offsets_;
+  size_t elements_ = 0;
+  int buckets_ = 0;
+  const std::unique_ptr<Arena> arena_;
+  std::unique_ptr<transport::Transport> transport_;
+  std::unique_ptr<CudaStream> stream_;
+  ArenaBuffer weights_;
+  void* batches_[2] = {};
+  void* batch_ = nullptr;  // of the step being enqueued
+  void* read_ = nullptr;
+  std::shared_ptr<executor::Executor> executor_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> SynchroniseGradients(const Tables& tables,
+                                                 const Place& place,
+                                                 const GradientShape& shape) {
+  GradientRank rank(tables, place, shape);
+  if (absl::Status opened = rank.Open(); !opened.ok()) return opened;
+  std::string text = absl::StrFormat(
+      "%d parameters, %d buckets, %.1f MiB; ", shape.parameters, rank.buckets(),
+      static_cast<double>(shape.parameters * shape.elements * sizeof(float)) /
+          (1 << 20));
+  using Form = absl::StatusOr<Cost> (GradientRank::*)();
+  for (const auto& [name, form] :
+       {std::pair<const char*, Form>{"blocking", &GradientRank::TrainBlocking},
+        {"ahead", &GradientRank::TrainAhead},
+        {"captured", &GradientRank::TrainCaptured},
+        {"blocking again", &GradientRank::TrainBlocking}}) {
+    const absl::StatusOr<Cost> cost = (rank.*form)();
+    if (!cost.ok()) {
+      return absl::Status(cost.status().code(),
+                          absl::StrCat(name, ": ", cost.status().message()));
+    }
+    absl::StrAppend(&text, cost->Text(name, shape.parameters));
+  }
+  absl::StrAppendFormat(&text, "exposed %.3f ms in all",
+                        rank.exposed_seconds() * 1e3);
+  return text;
+}
+
+}  // namespace lockstep::gpu
