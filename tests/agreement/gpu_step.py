@@ -351,31 +351,36 @@ def start(world, r, number):
     yield f"rank {r} begins launch {number}", with_launch(world, r, number, input=sent), None
 
 
-def transfer(world, r, number, lane):
+def transfer(rules, world, r, number, lane):
     rank = world.ranks[r]
-    lanes = rank.launches[number].lanes
-
-    def ends(state, text):
-        return with_launch(state, r, number, lanes=lanes[:lane] + (text,) + lanes[lane + 1:])
-
     inputs = [other.launches[number].input if number < len(other.launches) else "" for other in world.ranks]
-    name = f"transfer {number}" + (f" of lane {lane}" if len(lanes) > 1 else "")
+    name = f"transfer {number}" + (f" of lane {lane}" if len(rank.launches[number].lanes) > 1 else "")
     if all(inputs):
         result = "sum" if all(sent == "sent" for sent in inputs) else "garbage"
-        yield f"rank {r} completes {name}: {result}", ends(world, result), None
+        yield completed(rules, world, r, number, lane, result, f"rank {r} completes {name}: {result}")
     if world.spoiled_sums >> number & 1:
-        yield f"? rank {r} completes {name} with garbage of an aborted peer", ends(world, "garbage"), None
+        label = f"? rank {r} completes {name} with garbage of an aborted peer"
+        yield completed(rules, world, r, number, lane, "garbage", label)
     if rank.abort:
         spoiled = world._replace(spoiled_sums=world.spoiled_sums | 1 << number)
-        yield f"rank {r}'s {name} breaks off and sends garbage", ends(spoiled, "garbage"), None
+        label = f"rank {r}'s {name} breaks off and sends garbage"
+        yield completed(rules, spoiled, r, number, lane, "garbage", label)
 
 
-def contribute(rules, world, r, number):
+def completed(rules, world, r, number, lane, result, label):
+    """Behind the last transfer the rank writes its record.
+
+    One action: in between only `stop` could change, and it might as well have changed before.
+    """
     rank = world.ranks[r]
+    launch = rank.launches[number]
+    lanes = launch.lanes[:lane] + (result,) + launch.lanes[lane + 1:]
+    if launch.record or not all(lanes if rules.record_behind == "all lanes" else lanes[:1]):
+        return label, with_launch(world, r, number, lanes=lanes), None
     refused = ("stop" in rules.record_asks and rank.stop) or ("failed" in rules.record_asks and has_failed(rank))
     record = "invalid" if refused else "valid"
-    yield (f"rank {r} writes its record of launch {number}: {record}",
-           with_launch(world, r, number, record=record), None if refused else at_contribution(rank, number))
+    return (f"{label}; its record is {record}", with_launch(world, r, number, lanes=lanes, record=record),
+            None if refused else at_contribution(rank, number))
 
 
 def views_of(rules, job, world, q, number, tampered):
@@ -451,12 +456,8 @@ def device(rules, job, world, r):
         return
     for lane, result in enumerate(launch.lanes):
         if result == "":
-            yield from transfer(world, r, number, lane)
-    lanes = launch.lanes if rules.record_behind == "all lanes" else launch.lanes[:1]
-    if launch.record == "":
-        if all(lanes):
-            yield from contribute(rules, world, r, number)
-    elif all(lanes):
+            yield from transfer(rules, world, r, number, lane)
+    if launch.record:
         yield from gate(rules, job, world, r, number)
 
 
