@@ -50,6 +50,9 @@ GPU_KEPT = {
         (Rules(bucket_sets=1, buckets="packed", held_by_failed=BOTH), Job(steps=2)),
     "one_bucket_set_and_copied_state":
         (Rules(bucket_sets=1, lagging="copies", closing_void=True), Job(steps=2)),
+    "launched_by_the_program":
+        (Rules(paced=False, entries_after_failure=False, journal_depth=2, bucket_sets=1, lagging="copies",
+               closing_void=True, snapshots=1, snapshots_ask_failed=True), Job(steps=2, faults=1)),
 }
 
 
@@ -90,6 +93,10 @@ GPU_BROKEN = {
     "no_spare_set_for_direct_writes_run_ahead_1": Broken("direct_writes_run_ahead_1", {"bucket_sets": 2}, TRUE),
     "copied_state_of_a_rank_that_left": Broken("one_bucket_set_and_copied_state", {"closing_void": False}, SAME),
     "one_snapshot": Broken("run_ahead_1", {"snapshots": 1}, SCOPED),
+    # A graph of the whole step that the program launches
+    "journal_full_on_one_rank": Broken("launched_by_the_program", {"full_journal": "void on this rank"}, SAME),
+    "entries_of_all_failed_gates": Broken("launched_by_the_program", {"entries_after_failure": True}, SAME),
+    "snapshots_go_on": Broken("launched_by_the_program", {"snapshots_ask_failed": False}, SCOPED),
     # Late effects
     "effects_one_step_later": Broken("late_effects_run_ahead_1", {"effects_after": 1}, EFFECT),
     "effects_two_steps_later_run_ahead_2": Broken("late_effects_run_ahead_2", {"effects_after": 2}, EFFECT),

@@ -24,6 +24,8 @@ from typing import NamedTuple
 class Rules:
     """How a step works. The defaults are right; each negative control changes one field."""
     run_ahead: int = 1  # launch k is enqueued once the host has seen the verdict of launch k - run_ahead - 1
+    paced: bool = True  # False: the program launches a graph of the whole step, and waits for no verdict
+    full_journal: str = "void on all ranks"  # the next launch; its record says so | "void on this rank"
     gate: str = "all records"  # | "own record" | "sum of stamps"
     hash: str = "launch"  # what a record's hash covers: epoch, sequence, step, revision | "step": no sequence | "nothing"
     checksum: bool = True  # of a record's payload
@@ -32,6 +34,7 @@ class Rules:
     abort_after_stop: bool = True
     commit_after_journal: bool = True
     journal_depth: int | None = None  # launches; None: run_ahead + 2
+    entries_after_failure: bool = True  # each gate that fails writes an entry; False: the first one only
     report_from: str = "journal"  # | "host": the verdicts that the host has seen
     aborts: bool = True  # the host, when the epoch ends
     drain: str = "bounded"  # before a rank reports | "unbounded" | "skipped"
@@ -43,6 +46,7 @@ class Rules:
     lagging: str = "rolls forward"  # a rank that is one step behind | "copies": the state of a rank that is not
     closing_void: bool = False  # a void launch follows the last step
     snapshots: int | None = None  # of step_scoped state; None: run_ahead + 1
+    snapshots_ask_failed: bool = False  # the kernels that take them keep the last one once `failed` is set
     effects_after: int | None = None  # an effect of verdict k begins with launch k + this; None: run_ahead + 1
     void_advances: bool = False  # the step number, and with it the samples
     counts_leavers: bool = True  # in the decision
@@ -82,8 +86,8 @@ class Launch(NamedTuple):
     changed: bool  # enqueued with the effect in force
     input: str  # "" not begun | "sent" this step's gradients | "stale": something else
     lanes: tuple  # per lane: "" running | "sum": the true one | "garbage"
-    record: str  # "" | "valid" | "invalid"
-    gate: str  # "" | "passed" | "void" | "failed" | "commit": visible, and its journal entry is not
+    record: str  # "" | "valid" | "invalid" | "full": valid, but the journal has no room
+    gate: str  # "" | "passed" | "void" | "skipped": void, without an entry | "failed" | "commit": visible, and its journal entry is not
 
 
 class Rank(NamedTuple):
@@ -172,10 +176,23 @@ def intact(rules, world, rank, number):
     return all(lane == "sum" for lane in rank.launches[number].lanes)
 
 
+def entries(rules, rank):
+    """The launches that the journal had entries of, oldest first."""
+    written = [number for number, launch in enumerate(rank.launches) if launch.gate in ("passed", "void", "failed")]
+    failed = [number for number in written if rank.launches[number].gate == "failed"]
+    if failed and not rules.entries_after_failure:
+        written = written[:written.index(failed[0]) + 1]
+    return written
+
+
+def has_room(rules, rank):
+    """A rank that is not paced writes no entry over one that its host has not read, and none over the last passed."""
+    return rules.paced or sum(number >= rank.seen for number in entries(rules, rank)) < rules.depth - 1
+
+
 def journal_position(rules, world, rank):
-    """The steps passed, by the newest entry of a passed step. Gates that fail write entries as well."""
-    at = position(rank)
-    for number in range(at - 1, max(at - rules.depth, 0) - 1, -1):
+    """The steps passed, by the newest entry of a passed step."""
+    for number in reversed(entries(rules, rank)[-rules.depth:]):
         if rank.launches[number].gate == "passed":
             return world.base + sum(launch.gate == "passed" for launch in rank.launches[:number + 1])
     return world.base
@@ -213,11 +230,12 @@ def at_pass(rules, job, world, r, number, whole):
     return None
 
 
-def at_decision(world, job, reports):
+def at_decision(world, reports):
     if max(reports) - min(reports) > 1:
         return APART
-    if any(rank.fate == "left" for rank in world.ranks) and max(reports) < job.steps:
-        return SAME  # the rank that left has applied all steps
+    left = max((rank.report for rank in world.ranks if rank.fate == "left"), default=0)
+    if max(reports) < left:
+        return SAME  # a rank that left has applied more
     return None
 
 
@@ -235,7 +253,7 @@ def at_recovery(rules, world, rank):
         if kept == len(rank.launches) or not intact(rules, world, rank, kept):
             return FORWARD
         kept += 1
-    if begun(rank) > kept and kept < begun(rank) - rules.copies:
+    if not rules.snapshots_ask_failed and begun(rank) > kept and kept < begun(rank) - rules.copies:
         return SCOPED
     return None
 
@@ -266,7 +284,7 @@ def with_launch(world, r, number, **changes):
 def enqueue(rules, job, world, r):
     rank = world.ranks[r]
     number = len(rank.launches)
-    if number == launches_in(rules, job, world) or number > rank.seen + rules.run_ahead:
+    if number == launches_in(rules, job, world) or (rules.paced and number > rank.seen + rules.run_ahead):
         return
     launch = NOT_BEGUN[job.lanes]._replace(changed=rank.told and number >= rules.late)
     yield (f"rank {r} enqueues launch {number}" + (", changed" if launch.changed else ""),
@@ -276,7 +294,7 @@ def enqueue(rules, job, world, r):
 def see(rules, job, world, r):
     """The host reads a verdict once its commit word is visible. It goes on after a step that passed or was void.
 
-    Without an effect it makes no difference when it does so; it then reads only what it must, as late as it can.
+    Without an effect, and if it is paced, it makes no difference when it does so; it then reads only what it must, as late as it can.
     """
     rank = world.ranks[r]
     if rank.seen == len(rank.launches):
@@ -284,7 +302,7 @@ def see(rules, job, world, r):
     needed = (rank.seen + rules.run_ahead < len(rank.launches)
               or len(rank.launches) == launches_in(rules, job, world))
     gate = rank.launches[rank.seen].gate
-    if gate in ("passed", "void", "commit") and (needed or effect_in(job, world)):
+    if gate in ("passed", "void", "skipped", "commit") and (needed or effect_in(job, world) or not rules.paced):
         told = rank.told or (effect_in(job, world) and rank.seen == 0 and gate != "commit")
         yield f"rank {r}'s host sees verdict {rank.seen}", with_rank(world, r, seen=rank.seen + 1, told=told), None
 
@@ -292,7 +310,7 @@ def see(rules, job, world, r):
 def leave(rules, job, world, r):
     rank = world.ranks[r]
     if rank.seen == launches_in(rules, job, world):
-        yield f"rank {r} leaves after the last step", with_rank(world, r, fate="left"), None
+        yield f"rank {r} leaves after the last step", with_rank(world, r, fate="left", report=applied(world, rank)), None
 
 
 def stop(rules, world, r):
@@ -378,7 +396,7 @@ def completed(rules, world, r, number, lane, result, label):
     if launch.record or not all(lanes if rules.record_behind == "all lanes" else lanes[:1]):
         return label, with_launch(world, r, number, lanes=lanes), None
     refused = ("stop" in rules.record_asks and rank.stop) or ("failed" in rules.record_asks and has_failed(rank))
-    record = "invalid" if refused else "valid"
+    record = "invalid" if refused else "valid" if has_room(rules, rank) else "full"
     return (f"{label}; its record is {record}", with_launch(world, r, number, lanes=lanes, record=record),
             None if refused else at_contribution(rank, number))
 
@@ -389,14 +407,14 @@ def views_of(rules, job, world, q, number, tampered):
     record = launches[number].record if number < len(launches) else ""
     views = set()
     if record:
-        views.add((record == "valid", record == "valid"))
+        views.add((record != "invalid", record != "invalid"))
     if tampered:
         views.add((False, False))  # garbage
         if not rules.checksum:
             views.add((True, False))  # its first half
         before = launches[number - 1] if 0 < number <= len(launches) else None
-        if before is not None and before.record == "valid":
-            void = before.gate == "void"
+        if before is not None and before.record in ("valid", "full"):
+            void = before.gate in ("void", "skipped")
             views.add((rules.hash == "nothing" or (rules.hash == "step" and void), False))
     return views
 
@@ -426,11 +444,15 @@ def gate(rules, job, world, r, number):
     rank = world.ranks[r]
     spoiled = world.spoiled_records >> number & 1
     void = is_void(rules, job, world, number, rank.launches[number])
+    asked = world.ranks if rules.full_journal == "void on all ranks" else (rank,)
+    full = any(number < len(other.launches) and other.launches[number].record == "full" for other in asked)
     arrived = all(number < len(other.launches) and other.launches[number].record for other in world.ranks)
     for passed, whole in sorted(verdicts(rules, job, world, r, number, rank.abort or spoiled)):
         after, broken, text = world, None, "failed"
         if rank.abort and not passed:
             after = world._replace(spoiled_records=world.spoiled_records | 1 << number)
+        elif passed and full and whole:
+            text = "skipped"
         elif passed and void and whole:
             text = "void"
         elif passed:
@@ -482,17 +504,17 @@ def decide(rules, job, world):
     if not members or any(rank.report < 0 for rank in members):
         return
     reports = [rank.report for rank in members]
-    if any(rank.fate == "left" for rank in world.ranks) and rules.counts_leavers:
-        reports.append(job.steps)
+    if rules.counts_leavers:
+        reports += [rank.report for rank in world.ranks if rank.fate == "left"]
     if world.decision < 0:
         target = max(reports)
         decision = "roll forward" if min(reports) < target else "replay"
         yield (f"the coordinator decides: {decision}, {target} steps passed", world._replace(decision=target),
-               at_decision(world, job, reports))
+               at_decision(world, reports))
     elif rules.lagging == "copies" and all(applied(world, rank) < world.decision for rank in members):
         target = max(applied(world, rank) for rank in members)
         yield (f"nobody is left who passed: the coordinator decides again, {target} steps passed",
-               world._replace(decision=target), at_decision(world, job, [target]))
+               world._replace(decision=target), at_decision(world, [target]))
 
 
 def next_epoch(job, world):
@@ -500,7 +522,7 @@ def next_epoch(job, world):
     members = [rank for rank in world.ranks if rank.fate == "runs"]
     if members and all(rank.recovered for rank in members):
         after = begin(job, world.decision, world.faults)
-        if world.decision == job.steps:
+        if world.decision == job.steps or any(rank.fate == "left" for rank in world.ranks):
             done = Rank("left", (), 0, False, False, False, -1, False)
             after = after._replace(ranks=(done,) * job.ranks)
         yield f"the next epoch begins after {world.decision} steps", after, None
@@ -555,6 +577,7 @@ class GpuStep:
         launches = rank.launches
         if rank.fate in ("dead", "left"):
             launches = tuple(Launch(launch.changed, launch.input, (), launch.record,
-                                    launch.gate if launch.gate == "void" else "") for launch in launches)
+                                    launch.gate if launch.gate in ("void", "skipped") else "") for launch in launches)
         lost = rank.fate == "lost"
-        return Rank(rank.fate, launches, 0, False, lost and rank.stop, lost and rank.abort, -1, False)
+        report = rank.report if rank.fate == "left" else -1
+        return Rank(rank.fate, launches, 0, False, lost and rank.stop, lost and rank.abort, report, False)
