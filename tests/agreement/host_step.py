@@ -1,5 +1,6 @@
-"""The step agreement where the host reads each verdict before the stream goes on (docs/architecture.md, "Step
-agreement"): the specification, as two models. gpu_step.py has the one in which the device decides.
+"""The step agreement where the host reads each verdict before the stream goes on: the specification, as two models.
+
+docs/architecture.md, "Step agreement", explains it. gpu_step.py has the model in which the device decides.
 
     computing ─▶ contributed ─▶ reduced ─▶ in the verdict ─▶ passed: computing the next step
                  to the transfers  its gradients
