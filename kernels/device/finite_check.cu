@@ -13,9 +13,15 @@ static_assert(kSumLanes == kWarp, "a run is a warp's work");
 
 constexpr unsigned kAll = 0xffffffff;  // mask: all threads of a warp
 constexpr size_t kWarps = kThreads / kWarp;
-// The elements that a warp stages at a time. They are read with 16 bytes per
-// thread, and summed in the order of the tree, which differs.
-constexpr size_t kStage = 512;
+// The elements that a warp stages at a time: 2 KiB. They are read with 16 bytes
+// per thread, and summed in the order of the tree, which differs.
+template <class T>
+constexpr size_t kStage = 2048 / sizeof(T);
+// The vectors of a stage that each thread reads.
+template <class T>
+constexpr size_t kStageVectors = kStage<T> / Vector<T>::kLength / kWarp;
+// Leaves of a later level that each thread has in flight.
+constexpr size_t kLeaves = 16;
 
 // A range and its first run in the launch. Run r of the range has its partial
 // sum at scratch[first_run + r].
@@ -58,16 +64,7 @@ __device__ double FoldWarp(double lane) {
 // Copies run[0, n), n <= kStage, to the warp's stage in shared memory.
 template <class T>
 __device__ void Stage(const T* run, size_t n, T* stage) {
-  using V = Vector<T>;
-  const unsigned thread = threadIdx.x % kWarp;
-  const bool aligned = reinterpret_cast<uintptr_t>(run) % sizeof(V) == 0;
-  const size_t vectors = aligned ? n / V::kLength : 0;
-  const V* from = reinterpret_cast<const V*>(run);
-  V* to = reinterpret_cast<V*>(stage);
-  for (size_t i = thread; i < vectors; i += kWarp) to[i] = from[i];
-  for (size_t i = vectors * V::kLength + thread; i < n; i += kWarp) {
-    stage[i] = run[i];
-  }
+  for (size_t i = threadIdx.x % kWarp; i < n; i += kWarp) stage[i] = run[i];
   __syncwarp();
 }
 
@@ -90,13 +87,44 @@ struct LaneSum {
   unsigned bad = 0;
 };
 
+// Adds whole stages of aligned elements, and returns their number. A stage is
+// loaded while the one before is added.
+template <class T>
+__device__ size_t AddStages(const T* elements, size_t stages, T* stage,
+                            LaneSum<T>* lane) {
+  using V = Vector<T>;
+  constexpr size_t kVectors = kStageVectors<T>;
+  if (stages == 0) return 0;
+  const unsigned thread = threadIdx.x % kWarp;
+  const V* from = reinterpret_cast<const V*>(elements) + thread;
+  V* const to = reinterpret_cast<V*>(stage) + thread;
+  V loaded[kVectors];
+#pragma unroll
+  for (size_t v = 0; v < kVectors; ++v) loaded[v] = from[v * kWarp];
+  for (size_t s = 0; s < stages; ++s) {
+#pragma unroll
+    for (size_t v = 0; v < kVectors; ++v) to[v * kWarp] = loaded[v];
+    __syncwarp();
+    from += kVectors * kWarp;
+    if (s + 1 < stages) {
+#pragma unroll
+      for (size_t v = 0; v < kVectors; ++v) loaded[v] = from[v * kWarp];
+    }
+#pragma unroll 8
+    for (unsigned i = 0; i < kStage<T>; i += kWarp)
+      lane->Add(stage[i + thread]);
+    __syncwarp();
+  }
+  return stages * kStage<T>;
+}
+
 // One warp sums one run.
 template <class T, size_t kCapacity>
 __global__ void __launch_bounds__(kThreads)
     CheckRuns(const __grid_constant__ RangeWorks<kCapacity> works,
               const T* data, size_t runs, double inverse_scale,
               double* partials, unsigned long long* non_finite) {
-  __shared__ alignas(16) T stages[kWarps][kStage];
+  __shared__ alignas(16) T stages[kWarps][kStage<T>];
   const size_t run = size_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
   if (run >= runs) return;  // the whole warp
   const RangeWork& work = WorkOf(works, run);
@@ -109,15 +137,14 @@ __global__ void __launch_bounds__(kThreads)
 
   LaneSum<T> lane(inverse_scale);
   size_t at = 0;
-  for (; at + kStage <= n; at += kStage) {
-    Stage(elements + at, kStage, stage);
-#pragma unroll
-    for (unsigned i = 0; i < kStage; i += kWarp) lane.Add(stage[i + thread]);
-    __syncwarp();
+  if (reinterpret_cast<uintptr_t>(elements) % sizeof(Vector<T>) == 0) {
+    at = AddStages(elements, n / kStage<T>, stage, &lane);
   }
-  if (at < n) {
-    Stage(elements + at, n - at, stage);
-    for (size_t i = thread; i < n - at; i += kWarp) lane.Add(stage[i]);
+  for (; at < n; at += kStage<T>) {
+    const size_t staged = n - at < kStage<T> ? n - at : kStage<T>;
+    Stage(elements + at, staged, stage);
+    for (size_t i = thread; i < staged; i += kWarp) lane.Add(stage[i]);
+    __syncwarp();
   }
   const double sum = FoldWarp(lane.sum);
   unsigned bad = lane.bad;
@@ -131,10 +158,19 @@ __global__ void __launch_bounds__(kThreads)
 __device__ double FoldRun(const double* leaves, size_t count, size_t run) {
   const size_t begin = run * kSumRun;
   const size_t end = count - begin < kSumRun ? count : begin + kSumRun;
+  const unsigned thread = threadIdx.x % kWarp;
   double lane = 0;
-  for (size_t i = begin + threadIdx.x % kWarp; i < end; i += kWarp) {
-    lane += leaves[i];
+  size_t at = begin;
+  for (; at + kLeaves * kWarp <= end; at += kLeaves * kWarp) {
+    double loaded[kLeaves];
+#pragma unroll
+    for (size_t i = 0; i < kLeaves; ++i) {
+      loaded[i] = leaves[at + i * kWarp + thread];
+    }
+#pragma unroll
+    for (size_t i = 0; i < kLeaves; ++i) lane += loaded[i];
   }
+  for (size_t i = at + thread; i < end; i += kWarp) lane += leaves[i];
   return FoldWarp(lane);
 }
 

@@ -1,0 +1,89 @@
+#include "kernels/step_gate.h"
+
+#include <atomic>
+#include <cstring>
+
+namespace lockstep::kernels {
+
+void SealStepInput(const StepContext& context, uint64_t sequence,
+                   StepRecord* record) {
+  record->id = StepInputId(context, sequence);
+  record->checksum = ChecksumOf(*record, context.rank);
+}
+
+const StepEntry* FindStepEntry(const StepContext& context, uint64_t sequence) {
+  StepEntry* const entry = EntryOf(context, sequence);
+  const std::atomic_ref<uint64_t> written(entry->sequence);
+  if (written.load(std::memory_order_acquire) != sequence + 1) return nullptr;
+  if (entry->checksum != ChecksumOf(*entry, sequence)) return nullptr;
+  uint64_t hash = 0;
+  for (int rank = 0; rank < context.world; ++rank) {
+    hash += HashWords(WordsOf(entry->records()[rank]), kRecordWords,
+                      static_cast<uint64_t>(rank));
+  }
+  return hash == entry->records_hash ? entry : nullptr;
+}
+
+void WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+                     StepRecord* record) {
+  const StepControl& control = *context.control;
+  const bool ended = *context.stop != 0 || control.failed != 0;
+  const StepRecord input =
+      context.inputs[control.sequence % static_cast<uint64_t>(context.depth)];
+  const bool sealed =
+      IsValid(input, context.rank, StepInputId(context, control.sequence));
+  *record = input;
+  record->id = StepRecordId(context, control);
+  record->norm_squared = norm->sum_of_squares;
+  record->non_finite = norm->non_finite;
+  *norm = {};
+  record->checksum = ChecksumOf(*record, context.rank);
+  if (ended || !sealed) Invalidate(record);
+}
+
+void GateStep(const StepContext& context, const StepRecord* records,
+              VerdictScalars* scalars) {
+  StepControl& control = *context.control;
+  StepEntry& entry = *EntryOf(context, control.sequence);
+  const uint64_t id = StepRecordId(context, control);
+  const auto world = static_cast<uint64_t>(context.world);
+  StepEntry made{
+      .step = control.step, .invalid_rank = world, .differing_rank = world};
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    const StepRecord& record = records[rank];
+    const int r = static_cast<int>(rank);
+    if (!IsValid(record, r, id) && made.invalid_rank == world) {
+      made.invalid_rank = rank;
+    }
+    if (!SameTerms(record, records[0]) && made.differing_rank == world) {
+      made.differing_rank = rank;
+    }
+    made.norm_squared += record.norm_squared;
+    made.samples += record.samples;
+    made.non_finite += record.non_finite;
+    made.with_more_data += (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
+    made.records_hash += HashWords(WordsOf(record), kRecordWords, rank);
+    std::memcpy(const_cast<StepRecord*>(entry.records()) + rank, &record,
+                sizeof record);
+  }
+  const bool agreed =
+      made.invalid_rank == world && made.differing_rank == world;
+  if (agreed && control.failed == 0) {
+    made.outcome =
+        control.out_of_data != 0 ? StepOutcome::kVoid : StepOutcome::kCommitted;
+  }
+  made.checksum = ChecksumOf(made, control.sequence);
+  control.sequence += 1;
+  std::memcpy(static_cast<void*>(&entry), &made, sizeof made);
+  const std::atomic_ref<uint64_t> written(entry.sequence);
+  written.store(control.sequence, std::memory_order_release);
+  *scalars = ScalarsOf(made, records[0]);
+  if (made.outcome == StepOutcome::kFailed) control.failed = 1;
+  if (made.outcome != StepOutcome::kCommitted) return;
+  control.step += 1;
+  if (made.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
+    control.out_of_data = 1;
+  }
+}
+
+}  // namespace lockstep::kernels

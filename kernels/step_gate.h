@@ -1,0 +1,273 @@
+// The step gate decides on a device whether a step commits, without a wait for
+// the host: every rank's record of the step must be complete, of this step, and
+// from a rank that has not failed.
+//
+//   stop (host) ─────┐ set: an invalid record
+//   failed (device) ─┤
+//                    ▼
+//   [all transfers of s] ─▶ WriteStepRecord ─▶ all-gather ─▶ GateStep
+//       norm (device) ──────▶│                                │
+//       inputs (pinned) ────▶┘     journal entry (pinned) ◀───┤ first
+//                                  scalars (device) ◀─────────┤ then
+//                                  step + 1, failed ◀─────────┘
+//
+// After an abort NCCL's kernels return, the stream continues, and peers may
+// receive garbage that arrives as if it were data. So a sum of constants proves
+// nothing: a stale or half-arrived one can have the right value. A record is
+// proof. Its id is a hash of epoch, revision, step and the number of the launch
+// (its sequence), so an old record is another launch's, also if that one was
+// void; its checksum covers every word and the rank, so a record that is torn,
+// or from another rank, is invalid. docs/decisions/0027 has the rules, and
+// tests/agreement/gpu_step.py their model.
+//
+// WriteStepRecord runs after all transfers of the step, on all lanes, and
+// writes an invalid record if the host's `stop` or the device's `failed` is
+// set. The host sets `stop` before it aborts a communicator. Therefore a rank
+// that contributes a valid record to step s + 1 has passed step s, and if any
+// rank passes s, the reduced gradients of s are complete on every rank.
+//
+// GateStep is the only decider. It completes the journal entry before it writes
+// scalars that allow an update; the host reports its position from the journal
+// alone. A gate that finds an invalid record sets `failed`, for ever: no later
+// step of this control block passes.
+//
+// A step without data is void: if fewer than `more_data_min` ranks have more
+// data behind a committed step, later steps pass no update and do not advance,
+// although all their collectives match.
+//
+// Work:    one block of threads; the device versions wait for nothing.
+// Bytes:   128 per rank read, 128 per rank written to pinned host memory.
+// Memory:  `stop`, inputs and journal in pinned host memory; control, norm,
+//          records and scalars in device memory. The caller initialises all.
+// Threads: the kernels of one control block run in one stream's order.
+// Run:     build/release/bin/kernels_test --gtest_filter='StepGate*'
+// Bench:   build/gpu-bundle/run step_gate_bench
+
+#ifndef LOCKSTEP_KERNELS_STEP_GATE_H_
+#define LOCKSTEP_KERNELS_STEP_GATE_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "kernels/finite_check.h"
+#include "kernels/host_device.h"
+#include "lockstep/verdict_scalars.h"
+
+namespace lockstep::kernels {
+
+// What one rank says of a step: 16 words, all-gathered as bytes.
+struct StepRecord {
+  enum Flag : uint64_t {
+    kMoreData = 1,
+    kPerSample = 2,
+    kHasMaxNorm = 4,
+    kHoldsRevision = 8,
+    kFirstCommand = 256,  // << IndexOf(command)
+  };
+
+  uint64_t id = 0;  // StepRecordId; of an input StepInputId
+  double norm_squared = 0;
+  uint64_t non_finite = 0;
+  double samples = 0;
+  uint64_t flags = 0;
+  uint64_t command_word = 0;
+  // The terms of the update: the same on all ranks, or no rank may update.
+  double inverse_scale = 1;
+  double max_norm = 0;  // with kHasMaxNorm
+  double step_seconds = 0;
+  uint64_t unused[6] = {};  // zero
+  uint64_t checksum = 0;    // ChecksumOf; last
+
+  bool operator==(const StepRecord&) const = default;
+};
+static_assert(sizeof(StepRecord) == 128);
+inline constexpr size_t kRecordWords = sizeof(StepRecord) / sizeof(uint64_t);
+
+// The state of an epoch on one device; zero-initialised but for `step`.
+struct StepControl {
+  uint64_t step = 0;         // in progress
+  uint64_t sequence = 0;     // gates that have run
+  uint64_t failed = 0;       // 1: no later step passes
+  uint64_t out_of_data = 0;  // 1: later steps are void
+};
+
+enum class StepOutcome : uint64_t {
+  kFailed = 0,
+  kCommitted = 1,
+  kVoid = 2,  // out of data: neither an update nor a failure
+};
+
+// The journal entry of one gate, followed in memory by its `world` records.
+struct StepEntry {
+  uint64_t step = 0;
+  StepOutcome outcome = StepOutcome::kFailed;
+  // The lowest rank whose record is invalid; the world's size: none.
+  uint64_t invalid_rank = 0;
+  // The lowest rank whose terms differ from rank 0's; the world's size: none.
+  uint64_t differing_rank = 0;
+  double norm_squared = 0;
+  double samples = 0;
+  uint64_t non_finite = 0;
+  uint64_t with_more_data = 0;
+  uint64_t records_hash = 0;  // of all records, as bytes
+  uint64_t checksum = 0;      // of the fields above and the sequence
+  // 1 + the number of the gate. A reader that sees it may not see the rest yet:
+  // the checksum and the records' hash tell.
+  uint64_t sequence = 0;
+  uint64_t unused[5] = {};
+
+  LOCKSTEP_HD const StepRecord* records() const {
+    return reinterpret_cast<const StepRecord*>(this + 1);
+  }
+};
+static_assert(sizeof(StepEntry) == 128);
+
+inline size_t StepEntryBytes(int world) {
+  return sizeof(StepEntry) + static_cast<size_t>(world) * sizeof(StepRecord);
+}
+
+// What both kernels need of an epoch's revision; captured with a graph.
+struct StepContext {
+  uint64_t epoch = 0;
+  uint64_t revision = 0;
+  int rank = 0;
+  int world = 1;
+  // Entries of the rings of inputs and of the journal; more than the steps in
+  // flight and one.
+  int depth = 4;
+  StepControl* control = nullptr;
+  // Not 0: the host ends the epoch.
+  const volatile uint32_t* stop = nullptr;
+  // [depth] in pinned memory, by sequence; sealed by SealStepInput before the
+  // launch is enqueued.
+  const StepRecord* inputs = nullptr;
+  // [depth] entries of StepEntryBytes(world) in pinned memory, by sequence.
+  void* journal = nullptr;
+  // Fewer ranks with more data: the next step is void. 1: uneven join; the
+  // world: uneven stop; 0: never.
+  int more_data_min = 0;
+};
+
+// --- Arithmetic that host and device share -----------------------------------
+
+// A word of a record or an entry, whose fields have other types.
+typedef uint64_t __attribute__((__may_alias__)) RecordWord;
+
+// The finaliser of splitmix64: every input bit moves every output bit.
+LOCKSTEP_HD uint64_t MixBits(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+LOCKSTEP_HD uint64_t StepInputId(const StepContext& context,
+                                 uint64_t sequence) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  uint64_t h = MixBits(context.epoch + kGolden);
+  h = MixBits(h ^ (context.revision + 2 * kGolden));
+  return MixBits(h ^ (sequence + 3 * kGolden));
+}
+
+// Of the step in progress, in the launch that runs.
+LOCKSTEP_HD uint64_t StepRecordId(const StepContext& context,
+                                  const StepControl& control) {
+  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  const uint64_t h = StepInputId(context, control.sequence);
+  return MixBits(h ^ (control.step + 4 * kGolden));
+}
+
+// `words`: words[0, count); `seed`: the rank, or the sequence.
+LOCKSTEP_HD uint64_t HashWords(const RecordWord* words, size_t count,
+                               uint64_t seed) {
+  uint64_t h = MixBits(seed + 0x9e3779b97f4a7c15u);
+  for (size_t i = 0; i < count; ++i) h = MixBits(h ^ words[i]) + i;
+  return h;
+}
+
+LOCKSTEP_HD const RecordWord* WordsOf(const StepRecord& record) {
+  return reinterpret_cast<const RecordWord*>(&record);
+}
+
+LOCKSTEP_HD uint64_t ChecksumOf(const StepRecord& record, int rank) {
+  return HashWords(WordsOf(record), kRecordWords - 1,
+                   static_cast<uint64_t>(rank));
+}
+
+// A record that no rank accepts.
+LOCKSTEP_HD void Invalidate(StepRecord* record) {
+  record->checksum = ~record->checksum;
+}
+
+LOCKSTEP_HD bool IsValid(const StepRecord& record, int rank, uint64_t id) {
+  return record.id == id && record.checksum == ChecksumOf(record, rank);
+}
+
+LOCKSTEP_HD bool SameTerms(const StepRecord& a, const StepRecord& b) {
+  constexpr uint64_t kTerms = StepRecord::kPerSample | StepRecord::kHasMaxNorm;
+  const RecordWord* const x = WordsOf(a);
+  const RecordWord* const y = WordsOf(b);
+  return (a.flags & kTerms) == (b.flags & kTerms) && x[6] == y[6] &&
+         x[7] == y[7];
+}
+
+LOCKSTEP_HD uint64_t ChecksumOf(const StepEntry& entry, uint64_t sequence) {
+  return HashWords(reinterpret_cast<const RecordWord*>(&entry),
+                   offsetof(StepEntry, checksum) / sizeof(uint64_t), sequence);
+}
+
+LOCKSTEP_HD StepEntry* EntryOf(const StepContext& context, uint64_t sequence) {
+  const size_t bytes = sizeof(StepEntry) +
+                       static_cast<size_t>(context.world) * sizeof(StepRecord);
+  return reinterpret_cast<StepEntry*>(
+      static_cast<unsigned char*>(context.journal) +
+      sequence % static_cast<uint64_t>(context.depth) * bytes);
+}
+
+// The scalars of an outcome. `record`: any valid record, for the terms. The
+// factors are those of Verdict::UpdateFactor, with the same bits.
+LOCKSTEP_HD VerdictScalars ScalarsOf(const StepEntry& entry,
+                                     const StepRecord& record) {
+  const bool per_sample = (record.flags & StepRecord::kPerSample) != 0;
+  double scale = record.inverse_scale;
+  if (per_sample) scale = entry.samples > 0 ? scale / entry.samples : 0;
+  const double norm = sqrt(entry.norm_squared) * fabs(scale);
+  double clip = 1;
+  if ((record.flags & StepRecord::kHasMaxNorm) != 0 && norm > record.max_norm) {
+    clip = record.max_norm / norm;
+  }
+  VerdictScalars scalars;
+  scalars.commit = entry.outcome == StepOutcome::kCommitted ? 1.0 : 0.0;
+  scalars.finite = entry.non_finite == 0 ? 1.0 : 0.0;
+  scalars.clip = scale * clip;
+  scalars.samples = entry.samples;
+  return scalars;
+}
+
+// --- The host ----------------------------------------------------------------
+
+// Completes the input of launch `sequence`: sets its id and checksum. `record`
+// has the host's fields; norm and non-finite elements are the device's.
+void SealStepInput(const StepContext& context, uint64_t sequence,
+                   StepRecord* record);
+
+// The entry of gate `sequence`; null while it is not complete, or after it was
+// overwritten. Its records are valid unless the outcome is kFailed. Acquires:
+// what the device wrote before is visible.
+const StepEntry* FindStepEntry(const StepContext& context, uint64_t sequence);
+
+// --- The twins of the device's kernels ---------------------------------------
+
+// Writes this rank's record of the step in progress, and zeroes `norm`.
+void WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+                     StepRecord* record);
+
+// Decides by `records`, one of each rank in rank order; writes the journal's
+// entry, then `scalars`, and advances control.
+void GateStep(const StepContext& context, const StepRecord* records,
+              VerdictScalars* scalars);
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_KERNELS_STEP_GATE_H_

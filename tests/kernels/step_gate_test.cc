@@ -1,0 +1,222 @@
+#include "kernels/step_gate.h"
+
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/kernels/step_gates.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr StepContext kShape = {.epoch = 7, .revision = 2, .world = 3};
+
+// The ranks of a job, which gather their records.
+class Job {
+ public:
+  explicit Job(StepContext shape = kShape) : shape_(shape) {
+    for (int rank = 0; rank < shape.world; ++rank) {
+      memory_.emplace_back(shape.world, shape.depth);
+      gathered_.emplace_back(shape.world);
+    }
+  }
+
+  StepContext context(int rank) {
+    StepContext context = memory_[rank].ContextOf(shape_);
+    context.rank = rank;
+    return context;
+  }
+  GateMemory& at(int rank) { return memory_[rank]; }
+  std::vector<StepRecord>& gathered(int rank) { return gathered_[rank]; }
+
+  // The host enqueues `step` on all ranks.
+  void SetInputs(uint64_t step,
+                 const StepRecord& input = {.samples = 2,
+                                            .flags = StepRecord::kMoreData}) {
+    for (int rank = 0; rank < shape_.world; ++rank) SetInput(rank, step, input);
+  }
+  void SetInput(int rank, uint64_t step, StepRecord input) {
+    SealStepInput(context(rank), step, &input);
+    memory_[rank].inputs[step % shape_.depth] = input;
+  }
+
+  void Write(int rank) {
+    StepRecord record;
+    WriteStepRecord(context(rank), &memory_[rank].norm, &record);
+    for (auto& records : gathered_) records[rank] = record;
+  }
+  void WriteAll() {
+    for (int rank = 0; rank < shape_.world; ++rank) Write(rank);
+  }
+  bool Gate(int rank) {
+    GateStep(context(rank), gathered_[rank].data(), &memory_[rank].scalars);
+    return memory_[rank].scalars.commit == 1;
+  }
+  const StepEntry* entry(int rank, uint64_t sequence) {
+    return FindStepEntry(context(rank), sequence);
+  }
+
+ private:
+  const StepContext shape_;
+  std::vector<GateMemory> memory_;
+  std::vector<std::vector<StepRecord>> gathered_;
+};
+
+TEST(StepGateTest, CommitsAStepOfWholeRecords) {
+  Job job;
+  job.SetInputs(0);
+  for (int rank = 0; rank < 3; ++rank) {
+    job.at(rank).norm = {.sum_of_squares = 1.0 + rank, .non_finite = 0};
+  }
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(job.Gate(rank));
+    EXPECT_EQ(job.at(rank).control.step, 1u);
+    EXPECT_EQ(job.at(rank).scalars.samples, 6);
+    EXPECT_EQ(job.at(rank).norm.sum_of_squares, 0);
+    const StepEntry* const entry = job.entry(rank, 0);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->outcome, StepOutcome::kCommitted);
+    EXPECT_EQ(entry->norm_squared, 6);
+    EXPECT_EQ(entry->with_more_data, 3u);
+    EXPECT_EQ(entry->records()[1].norm_squared, 2);
+    EXPECT_EQ(job.entry(rank, 1), nullptr);
+  }
+}
+
+TEST(StepGateTest, TermsGiveTheFactorsOfTheUpdate) {
+  Job job;
+  job.SetInputs(0, {.samples = 2,
+                    .flags = StepRecord::kMoreData | StepRecord::kPerSample |
+                             StepRecord::kHasMaxNorm,
+                    .inverse_scale = 0.5,
+                    .max_norm = 0.25});
+  job.at(2).norm = {.sum_of_squares = 144, .non_finite = 0};
+  job.WriteAll();
+  EXPECT_TRUE(job.Gate(0));
+  // Scale 0.5 / 6; norm 12 * scale = 1, clipped to 0.25.
+  EXPECT_DOUBLE_EQ(job.at(0).scalars.clip, 0.5 / 6 * 0.25);
+}
+
+TEST(StepGateTest, ElementsThatAreNotFiniteForbidTheUpdateNotTheStep) {
+  Job job;
+  job.SetInputs(0);
+  job.at(1).norm.non_finite = 5;
+  job.WriteAll();
+  EXPECT_TRUE(job.Gate(0));
+  EXPECT_FALSE(MayUpdate(job.at(0).scalars));
+  EXPECT_EQ(job.entry(0, 0)->non_finite, 5u);
+  EXPECT_EQ(job.at(0).control.failed, 0u);
+}
+
+TEST(StepGateTest, NoDamagedRecordPassesAndNoLaterStepDoes) {
+  for (uint64_t seed = 0; seed < 700; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto fault = static_cast<Fault>(1 + seed % (kFaults - 1));
+    StepContext shape = kShape;
+    // Other terms than its own need a second rank.
+    shape.world = (fault == Fault::kTerms ? 2 : 1) + random() % 9;
+    GateMemory memory(shape.world, shape.depth);
+    memory.control = {.step = 5, .sequence = 6};
+    const StepContext context = memory.ContextOf(shape);
+    auto records = RandomRecords(random, context, memory.control);
+    Damage(random, context, memory.control, fault, &records);
+    memory.scalars.commit = 1;
+    GateStep(context, records.data(), &memory.scalars);
+    EXPECT_NE(memory.scalars.commit, 1) << "seed " << seed;
+    EXPECT_EQ(memory.control.step, 5u);
+    const StepEntry* const entry = FindStepEntry(context, 6);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->outcome, StepOutcome::kFailed);
+    records = RandomRecords(random, context, memory.control);
+    GateStep(context, records.data(), &memory.scalars);
+    EXPECT_NE(memory.scalars.commit, 1) << "seed " << seed;
+    EXPECT_EQ(FindStepEntry(context, 7)->invalid_rank,
+              static_cast<uint64_t>(shape.world));
+  }
+}
+
+TEST(StepGateTest, ARankThatWasStoppedContributesToNoStep) {
+  Job job;
+  job.SetInputs(0);
+  job.at(1).stop = 1;
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_FALSE(job.Gate(rank));
+  EXPECT_EQ(job.entry(0, 0)->invalid_rank, 1u);
+}
+
+// Rank 2 received a damaged record: it failed step 0, which the others passed.
+TEST(StepGateTest, ARankThatFailedAStepContributesToNoLaterOne) {
+  Job job;
+  job.SetInputs(0);
+  job.SetInputs(1);
+  job.WriteAll();
+  job.gathered(2)[0].checksum ^= 1;
+  EXPECT_TRUE(job.Gate(0));
+  EXPECT_TRUE(job.Gate(1));
+  EXPECT_FALSE(job.Gate(2));
+  job.WriteAll();
+  EXPECT_FALSE(job.Gate(0));
+  EXPECT_FALSE(job.Gate(1));
+  EXPECT_EQ(job.entry(0, 1)->invalid_rank, 2u);
+  EXPECT_EQ(job.at(0).control.step, 1u);
+  EXPECT_EQ(job.at(2).control.step, 0u);
+}
+
+TEST(StepGateTest, AnInputOfAnotherLaunchIsNotUsed) {
+  Job job;
+  job.SetInputs(0);
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(job.Gate(rank));
+  job.SetInput(0, 1, {.samples = 1});
+  job.SetInput(1, 1, {.samples = 1});  // rank 2 has none of launch 1
+  job.WriteAll();
+  EXPECT_FALSE(job.Gate(0));
+  EXPECT_EQ(job.entry(0, 1)->invalid_rank, 2u);
+}
+
+TEST(StepGateTest, StepsBehindTheLastDataAreVoid) {
+  StepContext shape = kShape;
+  shape.more_data_min = 3;
+  Job job(shape);
+  job.SetInputs(0);
+  job.SetInput(1, 0, {.samples = 2});  // its last
+  job.SetInputs(1);
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(job.Gate(rank));
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(job.Gate(rank));
+    EXPECT_EQ(job.entry(rank, 1)->outcome, StepOutcome::kVoid);
+    EXPECT_EQ(job.at(rank).control.step, 1u);
+    EXPECT_EQ(job.at(rank).control.failed, 0u);
+  }
+}
+
+TEST(StepGateTest, TheJournalIsARingAndNoticesDamage) {
+  Job job;
+  for (uint64_t step = 0; step < 10; ++step) {
+    job.SetInputs(step);
+    job.WriteAll();
+    for (int rank = 0; rank < 3; ++rank) ASSERT_TRUE(job.Gate(rank));
+    ASSERT_NE(job.entry(0, step), nullptr);
+    EXPECT_EQ(job.entry(0, step)->step, step);
+  }
+  EXPECT_NE(job.entry(0, 6), nullptr);
+  EXPECT_EQ(job.entry(0, 5), nullptr) << "overwritten";
+  // Every word of entry 9, but those that are not used.
+  std::mt19937_64 random(1);
+  const size_t words = StepEntryBytes(3) / sizeof(uint64_t);
+  for (size_t i = 0; i < words; ++i) {
+    if (i >= 11 && i < 16) continue;
+    uint64_t& word = job.at(0).journal[9 % 4 * words + i];
+    const uint64_t before = word;
+    word ^= uint64_t{1} << random() % 64;
+    EXPECT_EQ(job.entry(0, 9), nullptr) << "word " << i;
+    word = before;
+  }
+  EXPECT_NE(job.entry(0, 9), nullptr);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels

@@ -1,0 +1,122 @@
+// Ranks that end steps by records and gates, for the tests of the twins and of
+// the device's kernels: the memory of all ranks, filled at random.
+
+#ifndef LOCKSTEP_TESTS_KERNELS_STEP_GATES_H_
+#define LOCKSTEP_TESTS_KERNELS_STEP_GATES_H_
+
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/step_gate.h"
+
+namespace lockstep::kernels {
+
+// The memory of one rank, where StepContext's pointers point.
+struct GateMemory {
+  explicit GateMemory(int world, int depth)
+      : inputs(depth), journal(depth * StepEntryBytes(world) / 8) {}
+
+  StepContext ContextOf(const StepContext& shape) {
+    StepContext context = shape;
+    context.control = &control;
+    context.stop = &stop;
+    context.inputs = inputs.data();
+    context.journal = journal.data();
+    return context;
+  }
+
+  StepControl control;
+  uint32_t stop = 0;
+  std::vector<StepRecord> inputs;
+  std::vector<uint64_t> journal;
+  FiniteCheck norm;
+  VerdictScalars scalars;
+};
+
+// The host's fields of a record; equal terms for equal `terms`.
+inline StepRecord RandomInput(std::mt19937_64& random, uint64_t terms) {
+  std::uniform_real_distribution<double> number(0, 100);
+  StepRecord record;
+  record.samples = number(random);
+  record.flags = (random() % 32) * StepRecord::kFirstCommand;
+  if (random() % 8 != 0) record.flags |= StepRecord::kMoreData;
+  if (terms % 2 == 0) record.flags |= StepRecord::kPerSample;
+  if (terms % 3 == 0) record.flags |= StepRecord::kHasMaxNorm;
+  record.command_word = random() % 4;
+  record.inverse_scale = 1.0 / static_cast<double>(1 + terms % 7);
+  record.max_norm = static_cast<double>(1 + terms % 5);
+  record.step_seconds = number(random);
+  return record;
+}
+
+// A valid record of each rank, as they are gathered.
+inline std::vector<StepRecord> RandomRecords(std::mt19937_64& random,
+                                             const StepContext& context,
+                                             const StepControl& control) {
+  const uint64_t terms = random();
+  std::vector<StepRecord> records;
+  for (int rank = 0; rank < context.world; ++rank) {
+    StepRecord record = RandomInput(random, terms);
+    record.norm_squared = static_cast<double>(random() % 1'000'003) / 7;
+    record.non_finite = random() % 16 == 0 ? random() % 9 : 0;
+    record.id = StepRecordId(context, control);
+    record.checksum = ChecksumOf(record, rank);
+    records.push_back(record);
+  }
+  return records;
+}
+
+// Ways in which a record is not that of its rank and step.
+enum class Fault {
+  kNone,
+  kStale,  // whole, of the step before
+  kVoid,   // whole, of this step, from an earlier launch that was void
+  kTorn,
+  kSwapped,
+  kGarbage,
+  kZeros,
+  kTerms
+};
+inline constexpr int kFaults = 8;
+
+inline void Damage(std::mt19937_64& random, const StepContext& context,
+                   StepControl control, Fault fault,
+                   std::vector<StepRecord>* records) {
+  const size_t rank = random() % records->size();
+  StepRecord& record = (*records)[rank];
+  uint64_t words[kRecordWords];
+  std::memcpy(words, &record, sizeof record);
+  switch (fault) {
+    case Fault::kNone: return;
+    case Fault::kStale:
+    case Fault::kVoid:
+      control.sequence -= 1;
+      control.step -= fault == Fault::kStale ? 1 : 0;
+      record.id = StepRecordId(context, control);
+      record.checksum = ChecksumOf(record, static_cast<int>(rank));
+      return;
+    case Fault::kTorn:  // one bit anywhere
+      words[random() % kRecordWords] ^= uint64_t{1} << random() % 64;
+      break;
+    case Fault::kSwapped:  // another rank's
+      record.checksum = ChecksumOf(record, static_cast<int>(rank) + 1);
+      return;
+    case Fault::kGarbage:
+      for (uint64_t& word : words) word = random();
+      break;
+    case Fault::kZeros:
+      for (uint64_t& word : words) word = 0;
+      break;
+    case Fault::kTerms:
+      record.max_norm += 1;
+      record.checksum = ChecksumOf(record, static_cast<int>(rank));
+      return;
+  }
+  std::memcpy(static_cast<void*>(&record), words, sizeof record);
+}
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_TESTS_KERNELS_STEP_GATES_H_
