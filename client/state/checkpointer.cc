@@ -27,10 +27,11 @@ absl::Status CheckOptions(const CheckpointerOptions& options) {
   return absl::OkStatus();
 }
 
-// This rank's part of the state, if the options are valid.
+// This rank's part of the state, if the options are valid and it has a device.
 absl::StatusOr<state::CheckpointJob> JobOf(Session::Impl& session,
-                                           const CheckpointerOptions& options) {
-  absl::Status valid = CheckOptions(options);
+                                           const CheckpointerOptions& options,
+                                           absl::Status valid) {
+  valid.Update(CheckOptions(options));
   if (!valid.ok()) return valid;
   const auto registered = session.state().Registered();
   if (!registered.ok()) return registered.status();
@@ -76,10 +77,10 @@ class AsyncCheckpointer::Impl {
   static absl::StatusOr<std::unique_ptr<Impl>> OpenTaken(
       Session::Impl& session, const CheckpointerOptions& options) {
     auto device = session.transport().MakeDeviceContext();
-    if (!device.ok()) return device.status();
     auto impl = std::make_unique<Impl>();
-    impl->device_ = *std::move(device);
-    auto job = JobOf(session, options);
+    if (device.ok()) impl->device_ = *std::move(device);
+    // Open gives the error to all ranks, which would wait for this one.
+    auto job = JobOf(session, options, device.status());
     const absl::Status ready = job.status();
     auto saver = state::Saver::Open(
         job.ok() ? *std::move(job)

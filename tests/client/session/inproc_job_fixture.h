@@ -24,14 +24,18 @@ class InprocJobFixture : public JobFixture {
 
   Joined Join(const JoinOptions& options) override {
     return Session::Impl::Join(
-        options, {.channels = MakeFakeChannels(&server_),
-                  .make_transport =
-                      [this](const JobSpec&) {
-                        return transport::MakeInprocTransport(&hub_);
-                      },
-                  .clock = clock_,
-                  .process = {"host", 1, "boot", 1},
-                  .incarnation = ++incarnations_});
+        options,
+        {.channels = MakeFakeChannels(&server_),
+         .make_transport = [this](const JobSpec&) { return MakeTransport(); },
+         .clock = clock_,
+         .process = {"host", 1, "boot", 1},
+         .incarnation = ++incarnations_});
+  }
+
+  // Called by each joining worker.
+  virtual absl::StatusOr<std::unique_ptr<transport::Transport>>
+  MakeTransport() {
+    return transport::MakeInprocTransport(&hub_);
   }
 
   // Calls body(session) for all ranks at the same time.

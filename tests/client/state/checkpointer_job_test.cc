@@ -3,6 +3,7 @@
 
 #include "tests/client/state/checkpointer_job.h"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -174,6 +175,65 @@ TEST_F(CheckpointerJobTest, ACreateThatFailedIsFollowedByOneThatWorks) {
   });
   LeaveAll();
   std::filesystem::remove(file);
+}
+
+// Makes no more device contexts once `fails` is set.
+class FailingDevices final : public transport::Transport {
+ public:
+  FailingDevices(std::unique_ptr<transport::Transport> inner,
+                 const std::atomic<bool>* fails)
+      : inner_(std::move(inner)), fails_(fails) {}
+  std::string_view name() const override { return inner_->name(); }
+  TransportFacts facts() const override { return inner_->facts(); }
+  absl::StatusOr<std::unique_ptr<transport::PendingGroup>> Prepare(
+      const transport::GroupSpec& group) override {
+    return inner_->Prepare(group);
+  }
+  absl::StatusOr<std::unique_ptr<transport::DeviceContext>> MakeDeviceContext()
+      override {
+    if (*fails_) return absl::ResourceExhaustedError("no device memory");
+    return inner_->MakeDeviceContext();
+  }
+
+ private:
+  const std::unique_ptr<transport::Transport> inner_;
+  const std::atomic<bool>* const fails_;
+};
+
+class OneFailingDeviceTest : public CheckpointerJobFixture {
+ protected:
+  absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport()
+      override {
+    auto inner = CheckpointerJobFixture::MakeTransport();
+    if (!inner.ok() || made_++ > 0) return inner;
+    return std::make_unique<FailingDevices>(*std::move(inner), &fails_);
+  }
+
+  std::atomic<int> made_ = 0;
+  std::atomic<bool> fails_ = false;
+};
+
+// The other ranks would wait for it until the progress timeout.
+TEST_F(OneFailingDeviceTest, IsTheErrorOfCreateOnAllRanks) {
+  JoinAll();
+  ForAll([&](Session& session) {
+    TrainedRank rank(session);
+    ASSERT_NO_FATAL_FAILURE(Connect(session));
+    fails_ = true;
+    connected_.arrive_and_wait();
+    const absl::Status failed =
+        AsyncCheckpointer::Create(session, {.directory = directory_}).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(failed) ||
+                absl::IsFailedPrecondition(failed))
+        << failed;
+    EXPECT_THAT(std::string(failed.message()), HasSubstr("no device memory"));
+    connected_.arrive_and_wait();
+    fails_ = false;
+    auto made = AsyncCheckpointer::Create(session, {.directory = directory_});
+    EXPECT_TRUE(made.ok()) << made.status();
+    connected_.arrive_and_wait();
+  });
+  LeaveAll();
 }
 
 }  // namespace
