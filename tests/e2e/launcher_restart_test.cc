@@ -61,6 +61,18 @@ TEST(LauncherRestartTest, OnlyTheWorkerThatDiedStartsAgain) {
   EXPECT_EQ(LinesWith("killed by signal", run), 1) << run.output;
 }
 
+// The others have its result: the replacement is not needed.
+TEST(LauncherRestartTest, AWorkerThatDiesAfterItsLastStepIsNoFailure) {
+  const Outcome run = RunLabelled(
+      "3", "2", {OwnProgram("recovering_worker"), "40", "worker-1", "40"});
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("[worker-0] done 40\n"),
+                                HasSubstr("[worker-2] done 40\n"),
+                                HasSubstr("lockstepctl: job launched has "
+                                          "completed without worker-1\n")))
+      << run.output;
+}
+
 // No rank is special: the others go on without rank 0, and it comes back.
 TEST(LauncherRestartTest, TheWorkerOfRankZeroIsReplacedAsAnyOther) {
   const Outcome run = RunLabelled(

@@ -2,7 +2,8 @@
 //
 //   recovering_worker STEPS [WORKER STEP]
 //
-// WORKER raises SIGKILL before STEP, unless it was started again. Each step
+// WORKER raises SIGKILL before STEP, unless it was started again; if STEP is
+// STEPS, after its last step. Each step
 // adds 1 to the state. Prints "epoch E from step N" when it begins to train,
 // "recovered N" when it has recovered from the end of an epoch, then "done N",
 // with the state, or "error CODE: message".
@@ -75,10 +76,12 @@ absl::Status TrainEpoch(Session& session, GradientSync& sync,
   while (model->step < orders.steps) {
     if (model->step == orders.die_at) raise(SIGKILL);
     if (absl::Status s = sync.Submit(*id); !s.ok()) return s;
-    auto verdict = sync.Finish({.samples = 1});
+    auto verdict = sync.Finish(
+        {.samples = 1, .more_data = model->step + 1 < orders.steps});
     if (!verdict.ok()) return verdict.status();
     model->Advance();
   }
+  if (model->step == orders.die_at) raise(SIGKILL);
   return absl::OkStatus();
 }
 
@@ -94,6 +97,9 @@ absl::Status Train(const Orders& orders, Model* model) {
     auto recovery = (*session)->Recover();
     if (!recovery.ok()) return recovery.status();
     if (recovery->verdict) model->Advance();
+    if (recovery->verdict && recovery->verdict->IsLast()) {
+      return (*session)->Leave();
+    }
     recovered = *recovery;
     std::printf("recovered %d\n", static_cast<int>(model->step));
     std::fflush(stdout);

@@ -32,13 +32,20 @@ absl::Status ExitReporter::Report(const std::string& worker, pid_t pid,
                          .start_time = ending.start_time}});
 }
 
-ExitReporter::Standing ExitReporter::Ask() {
+ExitReporter::Standing ExitReporter::Ask(const std::string& worker, pid_t pid) {
   const absl::StatusOr<JobView> view = AdminClient(admin_).DescribeJob(job_);
   if (!view.ok()) return {};
   const auto& wanted = view->wanted.commands;
   const bool drains = std::count(wanted.begin(), wanted.end(), Command::kDrain);
   Standing standing{.forms = view->state == JobState::kForming ||
                              view->state == JobState::kEpochEnded};
+  const bool has_left = std::any_of(
+      view->workers.begin(), view->workers.end(), [&](const WorkerView& other) {
+        return other.name.value == worker && other.process.pid == pid &&
+               other.state == WorkerState::kLeft;
+      });
+  standing.completed_without_it =
+      view->state == JobState::kCompleted && !has_left;
   if (IsOver(view->state)) {
     standing.over = absl::StrCat("it is ", std::string(Name(view->state)),
                                  view->cause.message.empty() ? "" : ": ",

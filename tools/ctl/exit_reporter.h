@@ -34,10 +34,13 @@ class ExitReporter {
   struct Standing {
     std::string over;    // why no worker is wanted; empty: one may be
     bool forms = false;  // it has no epoch and waits for workers
+    // It has completed, and this process has not left it: it died in the last
+    // step, or came too late.
+    bool completed_without_it = false;
   };
   // Empty if the coordinator does not answer, or refuses: the workers' token
   // does not allow describe.
-  Standing Ask();
+  Standing Ask(const std::string& worker, pid_t pid);
 
  private:
   const JobName job_;

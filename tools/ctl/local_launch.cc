@@ -202,21 +202,33 @@ void LocalLaunch::OnEnding(const std::string& name, pid_t pid,
   const bool refused = IsRefused(name, reported);
   if (ending.ok()) ended_well_.insert(name);
   if (supervisor_.Ending() || supervisor_.Ended(kDaemon)) return;
-  if (options_.restarts > 0) {
-    if (ending.ok()) return StartIfNeeded(name);
-    if (Repair(name, refused ? std::string(reported.message()) : "")) return;
-  }
-  if (!ending.ok()) GoOnWithout(name, ending);
+  // A worker that ended well is needed again only after another one failed.
+  if (ending.ok() && restarts_.used() == 0) return;
+  const ExitReporter::Standing job = reporter_->Ask(name, pid);
+  if (ending.ok()) return StartIfNeeded(name, job);
+  if (job.completed_without_it) return NoteUnneeded(name);
+  const bool starts_again =
+      options_.restarts > 0 &&
+      Repair(name, job, refused ? std::string(reported.message()) : "");
+  if (!starts_again) GoOnWithout(name, job, ending);
+}
+
+// The others have the result.
+void LocalLaunch::NoteUnneeded(const std::string& worker) {
+  supervisor_.Forgive(worker);
+  ended_well_.insert(worker);
+  absl::FPrintF(stderr, "lockstepctl: job %s has completed without %s\n",
+                job_.spec.name, worker);
 }
 
 void LocalLaunch::GoOnWithout(const std::string& worker,
+                              const ExitReporter::Standing& job,
                               const launch::ProcessExit& ending) {
   lost_.insert(worker);
   const int left = static_cast<int>(job_.workers.size() - lost_.size());
   if (left < job_.needed) return;
   if (code_of_lost_ == 0) code_of_lost_ = ending.code;
   supervisor_.Forgive(worker);
-  const ExitReporter::Standing job = reporter_->Ask();
   if (!job.over.empty()) {
     absl::FPrintF(stderr, "lockstepctl: job %s does not need %s: %s\n",
                   job_.spec.name, worker, Printable(job.over));
@@ -243,9 +255,9 @@ bool LocalLaunch::IsRefused(const std::string& worker,
 }
 
 bool LocalLaunch::Repair(const std::string& worker,
+                         const ExitReporter::Standing& job,
                          const std::string& refusal) {
   if (!refusal.empty()) return SayNoRestart(refusal), false;
-  const ExitReporter::Standing job = reporter_->Ask();
   if (!job.over.empty()) return SayNoRestart(job.over), false;
   const auto restart = restarts_.OnFailure(worker, absl::Now());
   if (!restart) {
@@ -265,9 +277,8 @@ bool LocalLaunch::Repair(const std::string& worker,
 
 // A worker that ended well after another one had failed may have been in the
 // epoch that ended.
-void LocalLaunch::StartIfNeeded(const std::string& worker) {
-  if (restarts_.used() == 0) return;
-  const ExitReporter::Standing job = reporter_->Ask();
+void LocalLaunch::StartIfNeeded(const std::string& worker,
+                                const ExitReporter::Standing& job) {
   if (!job.forms || !job.over.empty()) return;
   const auto restart = restarts_.OnNeeded(worker, absl::Now());
   if (restart) StartAgain(worker, *restart);

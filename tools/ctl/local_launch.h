@@ -62,12 +62,16 @@ class LocalLaunch {
                 const launch::ProcessExit& ending);
   bool IsRefused(const std::string& worker, const absl::Status& reported);
   // Starts a worker that has failed again. False if it may not.
-  bool Repair(const std::string& worker, const std::string& refusal);
-  void StartIfNeeded(const std::string& worker);
+  bool Repair(const std::string& worker, const ExitReporter::Standing& job,
+              const std::string& refusal);
+  void StartIfNeeded(const std::string& worker,
+                     const ExitReporter::Standing& job);
   void StartAgain(const std::string& worker, const Restart& restart);
   // The worker has failed, and is not started again.
-  void GoOnWithout(const std::string& worker,
+  void GoOnWithout(const std::string& worker, const ExitReporter::Standing& job,
                    const launch::ProcessExit& ending);
+  // The worker has failed, and the job has completed without it.
+  void NoteUnneeded(const std::string& worker);
   void SayNoRestart(const std::string& why) const;
 
   const RunOptions& options_;
