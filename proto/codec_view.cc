@@ -101,6 +101,16 @@ void Read(const v1::LagView& from, LagView* to, Decoder* d) {
   d->Seconds("seconds", from.seconds(), &to->seconds);
 }
 
+void Write(const StallView& from, v1::StallView* to) {
+  to->set_worker(ToUtf8(from.worker.value));
+  to->set_text(ToUtf8(from.text));
+}
+
+void Read(const v1::StallView& from, StallView* to, Decoder* d) {
+  d->Label("worker", from.worker(), &to->worker.value);
+  d->Text("text", from.text(), &to->text);
+}
+
 void Write(const EventView& from, v1::EventView* to) {
   Write(from.ago, to->mutable_ago());
   to->set_text(ToUtf8(from.text));
@@ -125,7 +135,7 @@ v1::JobView ToProto(const JobView& view) {
   for (const Parameter& p : view.parameters) Write(p, to.add_parameters());
   for (const BucketView& bucket : view.buckets) Write(bucket, to.add_buckets());
   for (const WaitView& wait : view.waits) Write(wait, to.add_waits());
-  for (const std::string& stall : view.stalls) to.add_stalls(ToUtf8(stall));
+  for (const StallView& stall : view.stalls) Write(stall, to.add_stalls());
   for (const LagView& lag : view.lags) Write(lag, to.add_lags());
   Write(view.wanted, to.mutable_wanted());
   Write(view.cause, to.mutable_cause());
@@ -150,11 +160,7 @@ void Read(const v1::JobView& from, JobView* to, Decoder* d) {
   d->Each("parameters", from.parameters(), kManyMax, &to->parameters);
   d->Each("buckets", from.buckets(), kManyMax, &to->buckets);
   d->Each("waits", from.waits(), kManyMax, &to->waits);
-  if (d->Count("stalls", from.stalls_size(), kRanksMax)) {
-    for (const std::string& stall : from.stalls()) {
-      d->Text("stalls", stall, &to->stalls.emplace_back());
-    }
-  }
+  d->Each("stalls", from.stalls(), kRanksMax, &to->stalls);
   d->Each("lags", from.lags(), kManyMax, &to->lags);
   d->Message("wanted", from.has_wanted(), from.wanted(), &to->wanted);
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);

@@ -86,6 +86,14 @@ struct BucketView {
   bool operator==(const BucketView&) const = default;
 };
 
+// What stalls the job now, as a sentence. `worker` waits for nobody, and others
+// wait for it; empty: the sentence is about no worker alone.
+struct StallView {
+  WorkerName worker;
+  std::string text;
+  bool operator==(const StallView&) const = default;
+};
+
 // A worker that ranks waited for in the running epoch, and the total time.
 struct LagView {
   WorkerName worker;      // the late worker
@@ -135,7 +143,7 @@ struct JobView {
   std::vector<Parameter> parameters;
   std::vector<BucketView> buckets;
   std::vector<WaitView> waits;
-  std::vector<std::string> stalls;    // one sentence for each stuck worker
+  std::vector<StallView> stalls;      // one for each stuck worker
   std::vector<LagView> lags;          // the longest first, at most 8
   protocol::DesiredCommands wanted;   // by an operator, and not done yet
   protocol::Cause cause;              // of the last epoch's end

@@ -265,11 +265,12 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
                           (!waits_for_others || BlocksSave(rank, stuck));
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {
-      view->stalls.push_back(BlameSentence(rank, waits, now));
+      view->stalls.push_back(
+          {members_.NameAt(rank), BlameSentence(rank, waits, now)});
     }
   }
   if (stalled > kBlamed) {
-    view->stalls.push_back(AndMore(stalled - kBlamed));
+    view->stalls.push_back({{}, AndMore(stalled - kBlamed)});
   }
   const std::vector<int> awaited = checkpoints_.Awaited();
   for (int rank = 0; rank < members_.size() && !awaited.empty(); ++rank) {

@@ -736,6 +736,10 @@ inline void Fill(Source& s, LagView& v) {
   auto& [worker, parameter, seconds] = v;
   All(s, worker, parameter, seconds);
 }
+inline void Fill(Source& s, StallView& v) {
+  auto& [worker, text] = v;
+  All(s, worker, text);
+}
 inline void Fill(Source& s, EventView& v) {
   auto& [ago, text] = v;
   All(s, ago, text);

@@ -83,6 +83,10 @@ Json ToJson(const LagView& lag) {
           {"seconds", lag.seconds}};
 }
 
+Json ToJson(const StallView& stall) {
+  return {{"worker", stall.worker.value}, {"text", stall.text}};
+}
+
 Json ToJson(const EventView& event) {
   return {{"seconds_ago", absl::ToDoubleSeconds(event.ago)},
           {"text", event.text}};
@@ -152,7 +156,7 @@ std::string JobAsJson(const JobView& view, int indent) {
                      {"parameters", ListToJson(view.parameters)},
                      {"buckets", ListToJson(view.buckets)},
                      {"waits", ListToJson(view.waits)},
-                     {"stalls", view.stalls},
+                     {"stalls", ListToJson(view.stalls)},
                      {"lags", ListToJson(view.lags)},
                      {"checkpoint", ToJson(view.checkpoint)},
                      {"cause", view.cause.message},

@@ -268,8 +268,8 @@ std::string JobAsLine(const JobView& view) {
   if (const std::string silent = SilentWorkers(view); !silent.empty()) {
     absl::StrAppend(&line, "  ", silent);
   }
-  for (const std::string& stall : view.stalls)
-    absl::StrAppend(&line, "  ", stall);
+  for (const StallView& stall : view.stalls)
+    absl::StrAppend(&line, "  ", stall.text);
   // While the next epoch runs, this cause is history.
   if (view.state != JobState::kRunning && !view.cause.message.empty()) {
     absl::StrAppend(&line, "  ", view.cause.message);

@@ -300,7 +300,7 @@ TEST_F(AdoptionWindowTest, NewcomersGiveWayToTheRunningJobThatComesAfterThem) {
               AllOf(Includes(Sends(6, Welcome(1))),
                     Not(Includes(Sends(Any<protocol::EpochFormed>())))));
   EXPECT_THAT(fixture_.Wait(1), NoEffects());
-  EXPECT_THAT(fixture_.View().stalls,
+  EXPECT_THAT(fixture_.Stalls(),
               testing::ElementsAre("waits 1s for running jobs to offer "
                                    "themselves after the coordinator's start"));
   EXPECT_THAT(Offer(11, 1), Includes(Closes(11, StatusCode::kUnavailable)));
@@ -347,7 +347,7 @@ TEST_F(AdoptionWindowTest, AJobFormsWhenTheWindowIsOver) {
   EXPECT_THAT(fixture_.Wait(0.9), NoEffects());
   EXPECT_THAT(fixture_.Wait(0.1),
               Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
-  EXPECT_THAT(fixture_.View().stalls, testing::IsEmpty());
+  EXPECT_THAT(fixture_.Stalls(), testing::IsEmpty());
   EXPECT_THAT(LinesOf(fixture_),
               testing::Contains("the job waits 2s for running jobs to offer "
                                 "themselves after the coordinator's start"));
@@ -384,7 +384,7 @@ TEST_F(AdoptionWindowTest, NoEpochFormsWhileAnOfferHolds) {
   fixture_.WaitWithHeartbeats(1, {5, 6});
   Offer(11, 1);
   EXPECT_THAT(fixture_.WaitWithHeartbeats(3, {5, 6}), NoEffects());
-  EXPECT_THAT(fixture_.View().stalls,
+  EXPECT_THAT(fixture_.Stalls(),
               testing::ElementsAre("waits 7s for a running job of this name: 1 "
                                    "of 2 workers of its epoch 1 offers it for "
                                    "adoption"));

@@ -303,14 +303,14 @@ TEST_F(CheckpointsTest, BytesAreProgressAndWhoHasWrittenWaits) {
     ranks_.Writes(1, 1, 20, done);
     fixture_.WaitWithHeartbeats(20, {1, 2, 3});
   }
-  EXPECT_THAT(fixture_.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture_.Stalls(), IsEmpty());
   EXPECT_THAT(fixture_.View().waits,
               testing::Contains(testing::Field(
                   &WaitView::why,
                   HasSubstr("has not written its part of the checkpoint"))));
   fixture_.WaitWithHeartbeats(31, {1, 2, 3});
-  ASSERT_EQ(fixture_.View().stalls.size(), 1u);
-  EXPECT_THAT(fixture_.View().stalls[0], HasSubstr("w-2 (rank 1"));
+  ASSERT_EQ(fixture_.Stalls().size(), 1u);
+  EXPECT_THAT(fixture_.Stalls()[0], HasSubstr("w-2 (rank 1"));
   EXPECT_THAT(LastEvent(), HasSubstr("has not written its part"));
 }
 
@@ -342,8 +342,8 @@ TEST_F(CheckpointsTest, WhoNeverSavesIsAtFaultWheneverItIsDue) {
   EXPECT_THAT(LinesOf(fixture_),
               testing::Contains(AllOf(HasSubstr("w-2 (rank 1"),
                                       HasSubstr("has not written its part"))));
-  ASSERT_EQ(fixture_.View().stalls.size(), 1u);
-  EXPECT_THAT(fixture_.View().stalls[0], HasSubstr("w-2 (rank 1"));
+  ASSERT_EQ(fixture_.Stalls().size(), 1u);
+  EXPECT_THAT(fixture_.Stalls()[0], HasSubstr("w-2 (rank 1"));
 }
 
 // --- The view ---------------------------------------------------------------

@@ -102,7 +102,7 @@ TEST(PauseTest, NobodyWhoIsPausedIsCalledStuck) {
   fixture.Says(1, Paused(9));
   fixture.Says(2, Paused(9));
   EXPECT_THAT(fixture.WaitWithHeartbeats(200, {1, 2}), NoEffects());
-  EXPECT_THAT(fixture.View().stalls, testing::IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), testing::IsEmpty());
   // The progress timeout restarts when they resume.
   Asks(fixture, JobCommand::kResume);
   fixture.Says(1, Stands(9, Phase::kTransfer));

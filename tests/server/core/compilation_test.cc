@@ -88,7 +88,7 @@ TEST(CompilationTest, NobodyIsStuckMeanwhile) {
   fixture.JoinAll();
   fixture.RegisterAll();
   EXPECT_THAT(fixture.WaitWithHeartbeats(14, {1, 2}), NoEffects());
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
   fixture.FinishCompilations();
   EXPECT_THAT(fixture.WaitWithHeartbeats(3, {1, 2}), NoEffects());
 }

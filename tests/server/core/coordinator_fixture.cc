@@ -219,6 +219,12 @@ JobView CoordinatorFixture::View() const {
   return *core_->Describe(job(), now_);
 }
 
+std::vector<std::string> CoordinatorFixture::Stalls() const {
+  std::vector<std::string> texts;
+  for (const StallView& stall : View().stalls) texts.push_back(stall.text);
+  return texts;
+}
+
 WorkerView CoordinatorFixture::ViewOf(int i) const {
   for (const WorkerView& worker : View().workers) {
     if (worker.name == W(i)) return worker;

@@ -105,6 +105,8 @@ class CoordinatorFixture {
   EpochId epoch() const;
   JobView View() const;
   WorkerView ViewOf(int i) const;
+  // The sentences of View().stalls.
+  std::vector<std::string> Stalls() const;
   Coordinator& core() { return *core_; }
   absl::Time now() const { return now_; }
   void Pass(double seconds) { now_ += absl::Seconds(seconds); }

@@ -299,7 +299,7 @@ TEST_F(PassesOfAJob, WhoHasNotSubmittedIsBlamedWithItsParameters) {
   Post(2, Announce{0, {kWeight, kBias}});
   Post(2, Stands(0, Phase::kCompute));
   EXPECT_THAT(fixture_.WaitWithHeartbeats(31, {1, 2}), NoEffects());
-  EXPECT_THAT(fixture_.View().stalls,
+  EXPECT_THAT(fixture_.Stalls(),
               ElementsAre(AllOf(HasSubstr("w-2"),
                                 HasSubstr("has not submitted weight and bias "
                                           "of pass 0"),

@@ -38,7 +38,7 @@ TEST(StallTest, TheOneThatWaitsForNobodyIsNamedOnce) {
   EXPECT_THAT(fixture.WaitWithHeartbeats(61, {1, 2, 3, 4}), NoEffects());
 
   EXPECT_THAT(
-      fixture.View().stalls,
+      fixture.Stalls(),
       ElementsAre(
           "step 412: w-3 (rank 2, host a, pid 103) has not submitted "
           "layers.7.weight and layers.7.bias for 1m1s; w-1, w-2 and w-4 "
@@ -69,13 +69,13 @@ TEST(StallTest, ItGoesOnAndNobodyIsStuckAnyMore) {
   fixture.Says(1, Stands(3, Phase::kTransfer));
   fixture.Says(2, Stands(3, Phase::kCompute));
   fixture.WaitWithHeartbeats(31, {1, 2});
-  ASSERT_EQ(fixture.View().stalls.size(), 1u);
+  ASSERT_EQ(fixture.Stalls().size(), 1u);
   fixture.Says(2, Stands(3, Phase::kTransfer));
   EXPECT_THAT(fixture.View().events.back().text, HasSubstr("w-2 (rank 1"));
   EXPECT_THAT(fixture.View().events.back().text, HasSubstr("goes on"));
-  EXPECT_EQ(fixture.View().stalls.size(), 1u)
+  EXPECT_EQ(fixture.Stalls().size(), 1u)
       << "now w-1 waits for nobody and still does not move";
-  EXPECT_THAT(fixture.View().stalls[0], HasSubstr("w-1 (rank 0"));
+  EXPECT_THAT(fixture.Stalls()[0], HasSubstr("w-1 (rank 0"));
 }
 
 TEST(StallTest, SubmittingParametersIsProgress) {
@@ -86,7 +86,7 @@ TEST(StallTest, SubmittingParametersIsProgress) {
                                        .submitted = submitted});
     fixture.WaitWithHeartbeats(20, {1});
   }
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
 }
 
 TEST(StallTest, CallsOfGroupsAreProgress) {
@@ -97,7 +97,7 @@ TEST(StallTest, CallsOfGroupsAreProgress) {
                                        .groups = {{.calls = calls}}});
     fixture.WaitWithHeartbeats(20, {1});
   }
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
 }
 
 // Ranks 2 and 3 are a group; rank 3 does not call.
@@ -143,10 +143,10 @@ TEST(StallTest, BusyIsNotStuckUntilItsTimeIsUp) {
   fixture.RunAll();
   fixture.Says(1, protocol::Busy{"validation", absl::Seconds(100)});
   fixture.WaitWithHeartbeats(99, {1});
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
   EXPECT_EQ(fixture.ViewOf(1).busy, "validation");
   fixture.WaitWithHeartbeats(2, {1});
-  EXPECT_EQ(fixture.View().stalls.size(), 1u);
+  EXPECT_EQ(fixture.Stalls().size(), 1u);
   EXPECT_EQ(fixture.ViewOf(1).busy, "");
 }
 
@@ -157,9 +157,9 @@ TEST(StallTest, AfterBusyPatienceBeginsAnew) {
   fixture.WaitWithHeartbeats(90, {1});
   fixture.Says(1, protocol::Busy{});
   fixture.WaitWithHeartbeats(29, {1});
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
   fixture.WaitWithHeartbeats(2, {1});
-  EXPECT_EQ(fixture.View().stalls.size(), 1u);
+  EXPECT_EQ(fixture.Stalls().size(), 1u);
 }
 
 TEST(StallTest, BeforeStartTheStageSaysWhatIsLacking) {
@@ -168,7 +168,7 @@ TEST(StallTest, BeforeStartTheStageSaysWhatIsLacking) {
   fixture.Register(1, {ParameterNamed("a")});
   fixture.Register(3, {ParameterNamed("a")});
   fixture.WaitWithHeartbeats(31, {1, 2, 3});
-  EXPECT_THAT(fixture.View().stalls,
+  EXPECT_THAT(fixture.Stalls(),
               ElementsAre("w-2 (rank 1, host a, pid 102) has not registered "
                           "its parameters for 31s; w-1 and w-3 wait"));
   fixture.Register(2, {ParameterNamed("a")});
@@ -237,7 +237,7 @@ TEST(PipelineStallTest, WhoWaitsForAMessageIsNotToBlame) {
   fixture.Says(2, Awaits(2));
   fixture.Says(3, Stands(3, Phase::kIdle));
   fixture.WaitWithHeartbeats(31, {1, 2, 3});
-  EXPECT_THAT(fixture.View().stalls,
+  EXPECT_THAT(fixture.Stalls(),
               ElementsAre("step 3: w-3 (rank 2, host a, pid 103) has been "
                           "between steps for 31s; w-2 waits"));
   EXPECT_THAT(
@@ -253,7 +253,7 @@ TEST(PipelineStallTest, WhoComputesIsNamedWithItsTask) {
   fixture.Says(1, Awaits(1));
   fixture.Says(2, Awaits(-1, "backward of stage 1, micro-batch 7"));
   fixture.WaitWithHeartbeats(31, {1, 2});
-  EXPECT_THAT(fixture.View().stalls,
+  EXPECT_THAT(fixture.Stalls(),
               ElementsAre("step 3: w-2 (rank 1, host a, pid 102) has been at "
                           "the backward of stage 1, micro-batch 7 of its "
                           "pipeline's run for 31s; w-1 waits"));
@@ -266,7 +266,7 @@ TEST(PipelineStallTest, TheNextTaskIsProgress) {
     fixture.Says(1, Awaits(-1, absl::StrCat("F", task)));
     fixture.WaitWithHeartbeats(20, {1});
   }
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
 }
 
 // A rank that is further has sent the message: the waiting rank's report is
@@ -277,7 +277,7 @@ TEST(PipelineStallTest, NobodyWaitsForAMessageOfWhoIsFurther) {
   fixture.Says(1, Awaits(1));
   fixture.Says(2, Stands(3, Phase::kTransfer));
   fixture.WaitWithHeartbeats(31, {1, 2});
-  EXPECT_THAT(fixture.View().stalls, ElementsAre(HasSubstr("w-1 (rank 0")));
+  EXPECT_THAT(fixture.Stalls(), ElementsAre(HasSubstr("w-1 (rank 0")));
 }
 
 TEST(PipelineStallTest, RanksThatWaitInACircleAreNamedAndWhoWaitsForThemIsNot) {
@@ -289,7 +289,7 @@ TEST(PipelineStallTest, RanksThatWaitInACircleAreNamedAndWhoWaitsForThemIsNot) {
   fixture.Says(4, Awaits(3));  // itself, which is impossible
   fixture.Says(5, Awaits(77));
   fixture.WaitWithHeartbeats(31, {1, 2, 3, 4, 5});
-  EXPECT_THAT(fixture.View().stalls,
+  EXPECT_THAT(fixture.Stalls(),
               ElementsAre(HasSubstr("w-2 (rank 1"), HasSubstr("w-3 (rank 2"),
                           HasSubstr("w-4 (rank 3"), HasSubstr("w-5 (rank 4")));
 }
@@ -386,20 +386,20 @@ TEST(LagTest, WhoIsLateIsNamedInDescribeAndInOneEvent) {
     fixture.Says(i, Stands(412, Phase::kTransfer));
   }
   fixture.Pass(1.9);
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
   fixture.Wait(0.2);
   const std::string sentence =
       "step 412: w-4 (rank 3, host a, pid 104) has not submitted "
       "layers.7.weight for 2s; 6 ranks wait";
   EXPECT_EQ(fixture.View().events.back().text, sentence);
   fixture.Wait(0.1);
-  EXPECT_THAT(fixture.View().stalls,
+  EXPECT_THAT(fixture.Stalls(),
               ElementsAre("step 412: w-4 (rank 3, host a, pid 104) has not "
                           "submitted layers.7.weight for 2.2s; 6 ranks wait"));
   fixture.WaitWithHeartbeats(5, {1, 2, 3, 4, 5, 6, 7});
   EXPECT_EQ(fixture.View().events.back().text, sentence) << "said once";
   fixture.Says(4, Stands(412, Phase::kTransfer));
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
 }
 
 TEST(LagTest, LagsAreKeptByRankAndByTheGradientThatCameLast) {
@@ -433,7 +433,7 @@ TEST(LagTest, OfVeryManySomeAreNamedAndTheOthersCounted) {
   fixture.Wait(2.1);
   EXPECT_EQ(fixture.View().events.back().text, "and 991 more ranks are late");
   EXPECT_LE(fixture.View().events.size(), before + 9);
-  EXPECT_EQ(fixture.View().stalls.size(), 9u);
+  EXPECT_EQ(fixture.Stalls().size(), 9u);
 }
 
 TEST(LagTest, ABusyRankIsNotLate) {
@@ -442,7 +442,7 @@ TEST(LagTest, ABusyRankIsNotLate) {
   fixture.Says(2, protocol::Busy{"validation", absl::Seconds(100)});
   fixture.Says(1, Stands(3, Phase::kTransfer));
   fixture.Wait(5);
-  EXPECT_THAT(fixture.View().stalls, IsEmpty());
+  EXPECT_THAT(fixture.Stalls(), IsEmpty());
 }
 
 TEST(LagTest, ARankThatIsLateInEveryStepIsNamedOnceAMinute) {

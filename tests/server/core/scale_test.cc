@@ -170,7 +170,7 @@ TEST_F(ScaleTest, FindsTheOneThatAllWaitFor) {
   });
   const JobView view = *core_.Describe({spec_.name}, now_);
   ASSERT_EQ(view.stalls.size(), 1u);
-  EXPECT_NE(view.stalls[0].find("w-17 (rank 17"), std::string::npos);
+  EXPECT_NE(view.stalls[0].text.find("w-17 (rank 17"), std::string::npos);
   EXPECT_EQ(view.waits.size(), static_cast<size_t>(kWorkers - 1));
 }
 
