@@ -13,7 +13,7 @@ static_assert(static_cast<int>(protocol::Phase::kVerdict) == v1::Phase_MAX);
 static_assert(static_cast<int>(protocol::CauseKind::kGrown) ==
               v1::CauseKind_MAX);
 static_assert(static_cast<int>(Command::kDrain) == v1::Command_MAX);
-static_assert(static_cast<int>(protocol::EvidenceKind::kPeerSilent) ==
+static_assert(static_cast<int>(protocol::EvidenceKind::kSocketClosed) ==
               v1::EvidenceKind_MAX);
 
 // --- Header -----------------------------------------------------------------
@@ -115,12 +115,14 @@ void Write(const protocol::Member& from, v1::Member* to) {
   to->set_worker(ToUtf8(from.worker.value));
   to->set_generation(from.generation.value);
   Write(from.process, to->mutable_process());
+  to->set_watch_address(ToUtf8(from.watch_address));
 }
 
 void Read(const v1::Member& from, protocol::Member* to, Decoder* d) {
   d->Name("worker", from.worker(), &to->worker.value);
   to->generation = {from.generation()};
   d->Message("process", from.has_process(), from.process(), &to->process);
+  d->Label("watch_address", from.watch_address(), &to->watch_address);
 }
 
 // --- Positions and failures --------------------------------------------------

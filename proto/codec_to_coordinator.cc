@@ -83,6 +83,7 @@ void Write(const protocol::Hello& from, v1::Hello* to) {
   to->set_secret(from.secret);
   if (from.launch) Write(*from.launch, to->mutable_launch());
   if (from.held) Write(*from.held, to->mutable_held());
+  to->set_watch_address(ToUtf8(from.watch_address));
 }
 
 void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
@@ -98,6 +99,7 @@ void Read(const v1::Hello& from, protocol::Hello* to, Decoder* d) {
   d->SessionSecret("secret", from.secret(), &to->secret);
   d->Optional("launch", from.has_launch(), from.launch(), &to->launch);
   d->Optional("held", from.has_held(), from.held(), &to->held);
+  d->Label("watch_address", from.watch_address(), &to->watch_address);
 }
 
 void Write(const TransportFacts& from, v1::TransportFacts* to) {

@@ -18,6 +18,8 @@ enum class EvidenceKind : uint8_t {
   kExited = 1,      // proof: waitpid or pidfd of that process
   kPeerReset = 2,   // hint: its data socket was reset
   kPeerSilent = 3,  // hint: its data socket is silent
+  // hint: nothing listens at its watch_address, on the sender's host
+  kSocketClosed = 4,
 };
 
 struct Evidence {

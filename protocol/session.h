@@ -65,6 +65,9 @@ struct Hello {
   std::string secret;  // of the newest Welcome that had one; with a generation
   std::optional<Launch> launch;   // absent: not started by a Lockstep launcher
   std::optional<HeldState> held;  // absent: a new process
+  // Where other workers on its host get a descriptor of its process, to be told
+  // of its end (client/transport/process_watch.h). Empty: nowhere.
+  std::string watch_address;
   bool operator==(const Hello&) const = default;
 };
 

@@ -52,6 +52,7 @@ struct Member {
   WorkerName worker;
   Generation generation;
   ProcessInfo process;
+  std::string watch_address;  // as in Hello
   bool operator==(const Member&) const = default;
 };
 

@@ -1,12 +1,11 @@
 #include "client/session/event_loop.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
-#include "base/text/utf8.h"
+#include "client/session/warning.h"
 
 namespace lockstep::session {
 
@@ -255,8 +254,7 @@ void EventLoop::Do(const Effect& effect) {
     const auto port = ports_.find(close->stream);
     if (port != ports_.end()) port->second->stream().Cancel();
   } else if (const auto* warn = std::get_if<Warn>(&effect)) {
-    const std::string text = Printable(warn->text);
-    std::fprintf(stderr, "lockstep: warning: %s\n", text.c_str());
+    PrintWarning(warn->text);
   } else if (const auto* decided = std::get_if<Decided>(&effect)) {
     MutexLock lock(&hooks_mutex_);
     if (decision_sink_) decision_sink_(decided->decisions);

@@ -1,6 +1,8 @@
 // Session::Join: constructs a session from its real parts.
 
+#include <memory>
 #include <random>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -9,9 +11,11 @@
 #include "client/session/grpc_channel.h"
 #include "client/session/identity.h"
 #include "client/session/session_impl.h"
+#include "client/session/warning.h"
 #include "client/transport/gloo/gloo.h"
 #include "client/transport/hierarchical/auto.h"
 #include "client/transport/nccl/gpu.h"
+#include "client/transport/shm/local_process_watch.h"
 #include "client/transport/shm/shm.h"
 #include "proto/grpc_process.h"
 
@@ -49,6 +53,17 @@ absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
       spec.name, spec.transport));
 }
 
+// Where the kernel or a sandbox has no pidfds, a process is not watched.
+std::unique_ptr<transport::ProcessWatch> MakeProcessWatch() {
+  auto watch = transport::MakeLocalProcessWatch();
+  if (watch.ok()) return *std::move(watch);
+  session::PrintWarning(absl::StrFormat(
+      "workers on this host cannot watch this process: %s. Its death will be "
+      "known by its connections or its lease",
+      watch.status().message()));
+  return nullptr;
+}
+
 // Draws an incarnation number. Never 0, which means none.
 uint64_t DrawLife() {
   std::random_device device;
@@ -79,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
                          },
                      .clock = std::make_shared<SystemClock>(),
                      .process = process,
+                     .process_watch = MakeProcessWatch(),
                      .launch = *std::move(launch),
                      .incarnation = DrawLife()});
 }

@@ -140,7 +140,8 @@ protocol::Hello Machine::MakeHello() const {
                         .token = options_.token,
                         .process = options_.process,
                         .launch = options_.launch,
-                        .held = options_.held};
+                        .held = options_.held,
+                        .watch_address = options_.watch_address};
   if (view_.generation.value == 0) return hello;
   // A coordinator that does not know the job may need all of this.
   hello.spec = view_.spec;

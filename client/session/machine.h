@@ -54,6 +54,7 @@ struct MachineOptions {
   protocol::ProcessInfo process;
   std::optional<protocol::Launch> launch;
   std::optional<protocol::HeldState> held;
+  std::string watch_address;  // Hello::watch_address
   // HOST:PORT each, at least one; streams are opened to them in turn.
   std::vector<std::string> addresses;
   // A session that needs a coordinator fails after this long without one: one

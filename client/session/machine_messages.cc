@@ -250,15 +250,19 @@ void Machine::On(const OfferOrder& event) {
   State(event.order);
 }
 
+// After the end of the epoch the coordinator awaits the report and the return
+// of a member that has died since.
 void Machine::On(const PeerFailed& event) {
-  if (!InEpoch() || !unacked_.AddEvidence(event.evidence)) return;
+  const bool is_proof = event.evidence.kind == protocol::EvidenceKind::kExited;
+  const bool counts = is_proof && view_.phase == SessionPhase::kEnded;
+  if (!InEpoch() && !counts) return;
+  if (!unacked_.AddEvidence(event.evidence)) return;
   State(event.evidence);
-  if (event.evidence.kind == protocol::EvidenceKind::kExited) {
-    const int rank = RankOf(view_, event.evidence);
-    if (rank < 0) return;
-    EndEpoch(StatusOfDeath(rank, event.evidence));
-    Change().provisional = true;
-  }
+  if (!InEpoch() || !is_proof) return;
+  const int rank = RankOf(view_, event.evidence);
+  if (rank < 0) return;
+  EndEpoch(StatusOfDeath(rank, event.evidence));
+  Change().provisional = true;
 }
 
 void Machine::On(const FailLocally& event) {

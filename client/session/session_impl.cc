@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "client/session/warning.h"
 #include "client/transport/failed_peer.h"
 
 namespace lockstep {
@@ -30,6 +31,7 @@ session::MachineOptions MachineOptionsOf(const JoinOptions& options,
           .process = p.process,
           .launch = p.launch,
           .held = HeldBy(options.recovered),
+          .watch_address = p.process_watch ? p.process_watch->address() : "",
           .addresses = options.addresses,
           .connect_timeout = options.connect_timeout,
           .jitter_seed = p.incarnation};
@@ -119,15 +121,20 @@ Session::Impl::Impl(
         return ExplainGroup(ranks, call, error);
       }),
       event_loop_(std::make_unique<session::EventLoop>(
-          MachineOptionsOf(options, parts), std::move(channels),
-          clock_.get())) {}
+          MachineOptionsOf(options, parts), std::move(channels), clock_.get())),
+      process_watch_(std::move(parts.process_watch)) {}
 
 Session::Impl::~Impl() = default;
 
 absl::Status Session::Impl::Form(Parts& parts) {
   formed_ = event_loop_->Await(
       [](const View& view) { return view.phase >= SessionPhase::kFormed; });
-  if (IsOver(*formed_)) return WhyOver(*formed_);
+  // An epoch that has ended before this thread ran is to be recovered from, as
+  // if it had ended after Join.
+  const bool may_recover = formed_->phase == SessionPhase::kEnded &&
+                           formed_->rank >= 0 && !formed_->job_over;
+  if (IsOver(*formed_) && !may_recover) return WhyOver(*formed_);
+  WatchProcesses();
   auto of_epoch = SpecOfEpoch(*formed_);
   if (!of_epoch.ok()) return of_epoch.status();
   spec_ = *std::move(of_epoch);
@@ -136,6 +143,46 @@ absl::Status Session::Impl::Form(Parts& parts) {
   transport_ = *std::move(transport);
   arena_ = transport_->MakeArena();
   return absl::OkStatus();
+}
+
+void Session::Impl::WatchProcesses() {
+  if (process_watch_ == nullptr) return;
+  const std::string& boot_id = members()[rank()].process.boot_id;
+  std::vector<std::string> addresses;
+  for (const protocol::Member& member : members()) {
+    const bool is_here = member.process.boot_id == boot_id;
+    addresses.push_back(is_here ? member.watch_address : "");
+  }
+  process_watch_->Watch(addresses, [this](int peer, transport::ProcessNews news,
+                                          const absl::Status& why) {
+    OnProcessNews(peer, news, why);
+  });
+}
+
+void Session::Impl::OnProcessNews(int rank, transport::ProcessNews news,
+                                  const absl::Status& why) {
+  const protocol::Member& peer = members()[rank];
+  protocol::Evidence evidence{.subject = peer.worker,
+                              .generation = peer.generation,
+                              .process = peer.process};
+  switch (news) {
+    case transport::ProcessNews::kWatched: return;
+    case transport::ProcessNews::kExited:
+      evidence.kind = protocol::EvidenceKind::kExited;
+      evidence.detail =
+          absl::StrFormat("the process of rank %d has ended", rank);
+      break;
+    case transport::ProcessNews::kSocketClosed:
+      evidence.kind = protocol::EvidenceKind::kSocketClosed;
+      evidence.detail = std::string(why.message());
+      break;
+    case transport::ProcessNews::kUnwatched:
+      return session::PrintWarning(absl::StrFormat(
+          "the process of rank %d (%s) is not watched: %s. Its death will be "
+          "known by its connections or its lease",
+          rank, peer.worker.value, why.message()));
+  }
+  event_loop_->Post(session::PeerFailed{std::move(evidence)});
 }
 
 std::string Session::Impl::WhyDestroyed() const {
@@ -172,6 +219,8 @@ absl::Status Session::Impl::Leave(bool clean, const std::string& reason) {
     too_late = leaves_too_late_;
     if (step_owner_ != nullptr) last_verdict_ = step_owner_->last_verdict();
     const bool finished = clean && !too_late;
+    // Before others can know that it leaves: its process may end at any time.
+    if (finished && process_watch_ != nullptr) process_watch_->SetDone();
     event_loop_->Leave({.clean = finished,
                         .verdict = finished ? last_verdict_ : "",
                         .reason = reason,

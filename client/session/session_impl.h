@@ -45,6 +45,7 @@
 #include "client/session/group_registry.h"
 #include "client/session/halo_registry.h"
 #include "client/session/state_registry.h"
+#include "client/transport/process_watch.h"
 #include "client/transport/transport.h"
 #include "lockstep/communicator.h"
 #include "lockstep/session.h"
@@ -73,6 +74,8 @@ class Session::Impl {
         make_transport;
     std::shared_ptr<Clock> clock;
     protocol::ProcessInfo process;
+    // Null: the ends of other processes are known by their connections only.
+    std::unique_ptr<transport::ProcessWatch> process_watch;
     std::optional<protocol::Launch> launch;
     uint64_t incarnation = 0;  // drawn at random, not 0
   };
@@ -275,6 +278,9 @@ class Session::Impl {
        std::vector<std::unique_ptr<session::ControlChannel>> channels);
   // Blocks until an epoch is formed.
   absl::Status Form(Parts& parts);
+  void WatchProcesses();
+  void OnProcessNews(int rank, transport::ProcessNews news,
+                     const absl::Status& why);
 
   session::EventLoop::ProgressSource WithGroups(
       session::EventLoop::ProgressSource source);
@@ -356,7 +362,9 @@ class Session::Impl {
   // The epoch had ended before its last step when Leave was called.
   bool leaves_too_late_ ABSL_GUARDED_BY(mutex_) = false;
 
-  std::unique_ptr<session::EventLoop> event_loop_;  // destroyed first
+  std::unique_ptr<session::EventLoop> event_loop_;
+  // Posts to the loop; may be null. Destroyed first.
+  const std::unique_ptr<transport::ProcessWatch> process_watch_;
 };
 
 }  // namespace lockstep

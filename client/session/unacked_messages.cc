@@ -41,9 +41,9 @@ std::vector<protocol::ToCoordinatorBody> UnackedMessages::ToResend(
       add(connected_);
     }
     add(values_);
-    bodies.insert(bodies.end(), evidence_.begin(), evidence_.end());
-    add(failure_);
   }
+  bodies.insert(bodies.end(), evidence_.begin(), evidence_.end());
+  if (!epoch_ended_) add(failure_);
   add(report_);
   add(leave_);
   return bodies;

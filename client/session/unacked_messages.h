@@ -5,7 +5,7 @@
 //   RegisterChunk...                                       later, on request
 //   Evidence                                               until EpochEnded
 //   ValueDigests, LocalFailure                             until EpochEnded
-//   EpochReport, Leave                                     always
+//   EpochReport, Leave, Evidence of what comes later       always
 //
 // The coordinator handles each idempotently. Registrations are sent again even
 // after PlanReady: a coordinator that restarted may have lost them.

@@ -55,7 +55,8 @@ absl::StatusOr<Adoptions::Taken> Adoptions::Take(absl::Time now,
   const absl::Time leaving_since = resume.leaving
                                        ? std::min(offer.leaving_since, now)
                                        : absl::InfiniteFuture();
-  offer = {.member = {hello.worker, hello.generation, hello.process},
+  offer = {.member = {hello.worker, hello.generation, hello.process,
+                      hello.watch_address},
            .incarnation = hello.incarnation,
            .secret_hash = Sha256(hello.secret),
            .revision = resume.revision,

@@ -69,7 +69,10 @@ std::optional<EpochEnd> Epoch::Accuse(const protocol::Evidence& evidence,
 std::optional<EpochEnd> Epoch::AccuseLeaver(const protocol::Evidence& evidence,
                                             const WorkerName& reporter,
                                             EventContext& event) {
-  if (evidence.kind == protocol::EvidenceKind::kExited) return std::nullopt;
+  const bool is_about_a_transfer =
+      evidence.kind == protocol::EvidenceKind::kPeerReset ||
+      evidence.kind == protocol::EvidenceKind::kPeerSilent;
+  if (!is_about_a_transfer) return std::nullopt;
   const int rank = members_.RankOf(reporter);
   const int subject = members_.RankOf(evidence.subject);
   const bool is_missed = rank >= 0 && subject >= 0 &&

@@ -1,8 +1,8 @@
 // The weight of a report about another process.
 //
 //   exited, and it is the member's process      proof: dead, at once
-//   reset or silent data socket, and it is
-//   the member's generation                     a hint: it may still answer
+//   reset or silent data socket, closed local
+//   socket, and it is the member's generation   a hint: it may still answer
 //   about a member that has gone                none
 //   about another process or generation, or
 //   a name without a holder                     none; it is noted
@@ -12,10 +12,13 @@
 // one's workers. Proof must therefore identify the process, and the generation
 // if it is given.
 //
-// A hint becomes an *accusation*: if the accused has neither died nor left when
-// its time to answer ends, it is alive, and the link is broken. For a silent
-// peer this needs a message of the accused after the accusation: it may be
-// stopped, and then its lease decides.
+// A broken stream and a closed local socket together are enough: the worker is
+// lost at once (Job::LoseIfUnreachable).
+//
+// Any other hint becomes an *accusation*: if the accused has neither died nor
+// left when its time to answer ends, it is alive, and the link is broken. For a
+// silent peer this needs a message of the accused after the accusation: it may
+// be stopped, and then its lease decides.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
 #define LOCKSTEP_SERVER_CORE_EVIDENCE_H_

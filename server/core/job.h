@@ -197,6 +197,7 @@ class Job {
   void Detach(Worker* worker, absl::Status why, EventContext& context);
   void Lose(protocol::CauseKind kind, const std::vector<Loss>& losses,
             EventContext& context);
+  void LoseIfUnreachable(Worker* worker, EventContext& context);
   void AddProof(const protocol::Evidence& evidence, const Worker* subject,
                 EventContext& context);
   // Proof about the workers of the cause that `message` does not contain.

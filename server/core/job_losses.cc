@@ -32,6 +32,23 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
   resumes_.Set(name, context.now + spec().timeouts.resume);
   Remember(absl::StrFormat("%s lost its stream: %s", WhoIs(*worker), why),
            context);
+  LoseIfUnreachable(worker, context);
+}
+
+// A session keeps its local socket as long as it lives, and a network that
+// breaks its stream does not close it.
+void Job::LoseIfUnreachable(Worker* worker, EventContext& context) {
+  const bool is_closed =
+      context.now <= worker->socket_closed + spec().timeouts.resume;
+  if (worker->state != WorkerState::kSuspect || worker->awaited || !is_closed) {
+    return;
+  }
+  resumes_.Clear(worker->name);
+  Lose(CauseKind::kStreamLost,
+       {{worker, absl::StrFormat("lost its stream (%s), and another worker on "
+                                 "its host finds its local socket closed",
+                                 worker->broke)}},
+       context);
 }
 
 void Job::Detach(Worker* worker, absl::Status why, EventContext& context) {
@@ -104,17 +121,23 @@ void Job::OnEvidence(const protocol::Evidence& evidence,
                   context);
     case Weight::kHint: break;
   }
+  if (evidence.kind == protocol::EvidenceKind::kSocketClosed) {
+    subject->socket_closed = context.now;
+    return LoseIfUnreachable(subject, context);
+  }
   if (epoch_) EndIf(epoch_->Accuse(evidence, reporter, context), context);
 }
 
 // A survivor's pidfd reports that a process has ended shortly before its
-// launcher reports how: the launcher's detail is added to the displayed cause.
+// launcher, which knows no generation, reports how: the launcher's detail is
+// added to the displayed cause.
 void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
                    EventContext& context) {
   const auto& lost = durable_.cause.workers;
   const bool is_about_cause =
       subject->state == WorkerState::kLost &&
-      evidence.kind == protocol::EvidenceKind::kExited && !epoch_ &&
+      evidence.kind == protocol::EvidenceKind::kExited &&
+      evidence.generation.value == 0 && !epoch_ &&
       std::find(lost.begin(), lost.end(), subject->name) != lost.end();
   if (!is_about_cause || evidence.detail.empty()) return;
   const std::string& known = durable_.cause.message;

@@ -177,6 +177,7 @@ void Job::Attach(Worker* worker, SessionId session,
   worker->session = session;
   worker->awaited = false;
   worker->process = hello.process;
+  worker->watch_address = hello.watch_address;
   worker->launch = hello.launch;
   worker->heard = context.now;
   resumes_.Clear(worker->name);
@@ -220,11 +221,12 @@ void Job::Receive(SessionId session, const WorkerName& name,
     if (!epoch_) On(*worker, *report, context);
     return;
   }
-  const int rank = RankOf(*worker);
-  if (rank < 0 || message.epoch != durable_.epoch) return;
+  if (message.epoch != durable_.epoch) return;
   if (const auto* evidence = std::get_if<protocol::Evidence>(&message.body)) {
     return OnEvidence(*evidence, name, context);
   }
+  const int rank = RankOf(*worker);
+  if (rank < 0) return;
   const bool could_train = MayTrain();
   EndIf(epoch_->Receive(rank, message.body, context), context);
   if (!could_train && MayTrain()) ReviseGrowth(context);

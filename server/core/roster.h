@@ -44,13 +44,18 @@ struct Worker {
   // Suspect since the coordinator restarted, which knows nothing else of it:
   // its name is not free before its lease expires.
   bool awaited = false;
-  std::string exited;  // not empty: proof that the process is dead
+  std::string exited;         // not empty: proof that the process is dead
+  std::string watch_address;  // as in Hello
+  // When another worker found nothing listening at that address.
+  absl::Time socket_closed = absl::InfinitePast();
   std::optional<protocol::Launch> launch;  // from its newest Hello
   // It came with the state that the last epoch's recovery decided on.
   bool holds_state = false;
 
   bool holds_rank() const { return state <= WorkerState::kSuspect; }
-  protocol::Member member() const { return {name, generation, process}; }
+  protocol::Member member() const {
+    return {name, generation, process, watch_address};
+  }
 };
 
 class Roster {

@@ -138,7 +138,7 @@ inline void Fill(Source& s, protocol::CauseKind& v) {
       s.Number(static_cast<uint64_t>(protocol::CauseKind::kGrown)));
 }
 inline void Fill(Source& s, protocol::EvidenceKind& v) {
-  FillEnum(s, protocol::EvidenceKind::kPeerSilent, v);
+  FillEnum(s, protocol::EvidenceKind::kSocketClosed, v);
 }
 inline void Fill(Source& s, plan::LaneKind& v) {
   FillEnum(s, plan::LaneKind::kVerdict, v);
@@ -283,8 +283,8 @@ inline void Fill(Source& s, protocol::ProcessInfo& v) {
   All(s, host, pid, boot_id, start_time);
 }
 inline void Fill(Source& s, protocol::Member& v) {
-  auto& [worker, generation, process] = v;
-  All(s, worker, generation, process);
+  auto& [worker, generation, process, watch_address] = v;
+  All(s, worker, generation, process, watch_address);
 }
 inline void Fill(Source& s, protocol::Cause& v) {
   auto& [kind, workers, message] = v;
@@ -312,10 +312,10 @@ inline void Fill(Source& s, protocol::HeldState& v) {
 }
 inline void Fill(Source& s, protocol::Hello& v) {
   auto& [version, worker, generation, incarnation, spec, token, process, resume,
-         secret, launch, held] = v;
+         secret, launch, held, watch_address] = v;
   version = protocol::kVersion;
   All(s, worker, generation, incarnation, spec, token, process, resume, launch,
-      held);
+      held, watch_address);
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, TransportFacts& v) {

@@ -10,6 +10,9 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   chaos-checkpoint [--kills N] [--seed S]
               kill jobs that save checkpoints at N random moments (1000); each time go on
               from what is on the disk, and compare every bit
+  kill-latency [--kills N] [--workers N] [--transport T] [--seed S] [--fork]
+              kill workers at N random moments (1000 of 16 workers), before Seal, while all compute
+              and in steps; print how long it takes until all others know; no launcher helps
   outage [--seconds N] [--workers N] [--compute_ms N]
               kill the coordinator of 16 workers that train, and start it again after N seconds
               (60); fails if a step failed
@@ -32,6 +35,14 @@ run_long() {
       compile release checkpoint_worker lockstepctl lockstepd
       exec python3 tests/e2e/chaos_checkpoint_test.py build/release/bin \
         --kills 1000 "$@"
+      ;;
+    kill-latency)
+      shift
+      require build
+      configure_once release
+      compile release watched_worker lockstepd
+      exec python3 tests/e2e/kill_latency_test.py build/release/bin \
+        --kills 1000 --workers 16 "$@"
       ;;
     outage)
       shift

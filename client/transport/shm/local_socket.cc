@@ -64,6 +64,9 @@ absl::StatusOr<std::optional<FileDescriptor>> DialLocally(
     return connect(fd->get(), at, size);
   });
   if (dialed != 0 && errno == EAGAIN) return std::nullopt;
+  if (dialed != 0 && errno == ECONNREFUSED) {
+    return absl::NotFoundError("connect: nothing listens at its local socket");
+  }
   if (dialed != 0) return Failed("connect");
   return *std::move(fd);
 }

@@ -22,7 +22,8 @@
 namespace lockstep::transport {
 
 absl::StatusOr<FileDescriptor> ListenLocally(const std::string& name);
-// nullopt if the listener's queue is full: dial again later. Any user of the
+// nullopt if the listener's queue is full: dial again later. NotFound if nobody
+// listens. Any user of the
 // machine can fill it for a moment.
 absl::StatusOr<std::optional<FileDescriptor>> DialLocally(
     const std::string& name);

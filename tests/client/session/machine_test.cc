@@ -452,6 +452,32 @@ TEST_F(MachineTest, AHintIsPassedOnOnceAndAgainAfterALostStream) {
   EXPECT_EQ(Resume(2, 1), "send 2: evidence against a: reset");
 }
 
+// The coordinator awaits the report of a member that has died meanwhile.
+TEST_F(MachineTest, ProofOfADeathAfterTheEndIsPassedOnUntilItArrives) {
+  Running();
+  HearEnd(0.1, 1, CauseKind::kLeft, "x");
+  const absl::Status why = view().status;
+  const PeerFailed proof{{{"a"},
+                          {2},
+                          protocol::EvidenceKind::kExited,
+                          "ended",
+                          Members()[0].process}};
+  EXPECT_EQ(Step(1, proof), "send 1: evidence against a: ended");
+  EXPECT_EQ(view().status, why);
+  EXPECT_FALSE(view().provisional);
+  EXPECT_EQ(Resume(2, 1), "send 2: evidence against a: ended");
+}
+
+TEST_F(MachineTest, AHintAfterTheEndIsNot) {
+  Running();
+  HearEnd(0.1, 1, CauseKind::kLeft, "x");
+  EXPECT_EQ(
+      Step(1,
+           PeerFailed{
+               {{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}}),
+      "");
+}
+
 TEST_F(MachineTest, ReportsWhereItStandsAfterTheEndAndNotBefore) {
   Running();
   const Quiesced report{{{5, protocol::Phase::kIdle}, ""}};

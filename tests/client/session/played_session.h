@@ -59,6 +59,7 @@ class PlayedSession : public testing::Test {
             },
             .clock = clock_,
             .process = {"host-a", 11, "boot"},
+            .process_watch = std::move(process_watch_),
             .incarnation = 7};
   }
 
@@ -116,6 +117,7 @@ class PlayedSession : public testing::Test {
     return call.get();
   }
 
+  std::unique_ptr<transport::ProcessWatch> process_watch_;  // of the session
   PlayedServer server_;
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::shared_ptr<FakeStream> stream_;

@@ -198,6 +198,95 @@ TEST_F(SessionTest, AccusesThePeerThatAnErrorBlames) {
   EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kPeerReset);
 }
 
+// --- The processes of other workers -----------------------------------------
+
+// What the session asks of its watch, and news that the test makes up.
+class FakeProcessWatch final : public transport::ProcessWatch {
+ public:
+  struct Script {
+    std::vector<std::string> addresses;
+    OnNews on_news;
+    bool done = false;
+  };
+  explicit FakeProcessWatch(Script* script) : script_(script) {}
+  const std::string& address() const override { return address_; }
+  void Watch(const std::vector<std::string>& addresses,
+             OnNews on_news) override {
+    script_->addresses = addresses;
+    script_->on_news = std::move(on_news);
+  }
+  void SetDone() override { script_->done = true; }
+
+ private:
+  const std::string address_ = "here a";
+  Script* const script_;
+};
+
+// Rank 0 of three, of which rank 2 runs under another kernel.
+class WatchedSessionTest : public SessionTest {
+ protected:
+  static JobSpec ThreeRanks() {
+    return {.name = "job", .mesh = {{{"data", 3}}}};
+  }
+  void SetUp() override {
+    process_watch_ = std::make_unique<FakeProcessWatch>(&watch_);
+    auto joining = JoinAsync();
+    auto [stream, hello] = server_.Next<protocol::Hello>();
+    stream_ = stream;
+    EXPECT_EQ(hello.watch_address, "here a");
+    Post(protocol::Welcome{{1}, ThreeRanks()});
+    Post(protocol::EpochFormed{
+        0,
+        {{{"a"}, {1}, {"host-a", 11, "boot"}, "here a"},
+         {{"b"}, {4}, {"host-a", 12, "boot"}, "here b"},
+         {{"c"}, {1}, {"host-b", 11, "other"}, "here c"}}});
+    session_ = *joining.get();
+  }
+
+  FakeProcessWatch::Script watch_;
+};
+
+TEST_F(WatchedSessionTest, WatchesTheMembersUnderItsKernel) {
+  EXPECT_EQ(watch_.addresses,
+            (std::vector<std::string>{"here a", "here b", ""}));
+}
+
+TEST_F(WatchedSessionTest, TheEndOfAProcessIsProofAndEndsTheEpochHere) {
+  watch_.on_news(1, transport::ProcessNews::kExited, absl::OkStatus());
+  const auto evidence = server_.Next<protocol::Evidence>().second;
+  EXPECT_EQ(evidence.subject, WorkerName{"b"});
+  EXPECT_EQ(evidence.generation, Generation{4});
+  EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kExited);
+  EXPECT_EQ(evidence.process, (protocol::ProcessInfo{"host-a", 12, "boot"}));
+  EXPECT_THAT(session_->status().message(), HasSubstr("rank 1 (b) died"));
+}
+
+TEST_F(WatchedSessionTest, AClosedSocketIsAHint) {
+  watch_.on_news(1, transport::ProcessNews::kSocketClosed,
+                 absl::NotFoundError("nothing listens"));
+  const auto evidence = server_.Next<protocol::Evidence>().second;
+  EXPECT_EQ(evidence.kind, protocol::EvidenceKind::kSocketClosed);
+  EXPECT_EQ(evidence.generation, Generation{4});
+  EXPECT_TRUE(session_->status().ok());
+}
+
+TEST_F(WatchedSessionTest, OnlyACleanLeaveMakesTheEndOfItsProcessNoNews) {
+  watch_.on_news(1, transport::ProcessNews::kWatched, absl::OkStatus());
+  auto leaving = Async([this] { return session_->Leave(); });
+  server_.Next<protocol::Leave>();
+  EXPECT_TRUE(watch_.done);
+  Post(protocol::Left{});
+  EXPECT_TRUE(leaving.get().ok());
+}
+
+TEST_F(WatchedSessionTest, ADestroyedSessionIsNotDone) {
+  auto ending = Async([this] { session_.reset(); });
+  server_.Next<protocol::Leave>();
+  EXPECT_FALSE(watch_.done);
+  Post(protocol::Left{});
+  ending.get();
+}
+
 // A transport has only its group's ranks: its "rank 1" is another rank of the
 // job.
 TEST_F(SessionTest, AccusesAPeerOfAGroupByItsRankInTheJob) {

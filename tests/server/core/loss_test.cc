@@ -1,6 +1,10 @@
 // Lost members: by proof, silence, failure or leaving; and the other members'
 // error.
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
@@ -218,6 +222,78 @@ TEST(EvidenceTest, AHintAgainstOneThatLeavesEndsTheEpoch) {
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeft);
   EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
 }
+
+// --- A closed local socket --------------------------------------------------
+
+protocol::Evidence SocketClosed(int i) {
+  return {.subject = W(i),
+          .generation = {1},
+          .kind = EvidenceKind::kSocketClosed,
+          .detail = "nothing listens"};
+}
+
+TEST(SocketClosedTest, WithABrokenStreamTheWorkerIsLostAtOnce) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Closes(2, "reset"), NoEffects());
+  fixture.Says(1, SocketClosed(2));
+  EXPECT_EQ(fixture.View().state, JobState::kEpochEnded);
+  EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
+  EXPECT_THAT(
+      fixture.View().cause.message,
+      HasSubstr("w-2 (rank 1, host a, pid 102) lost its stream (reset), "
+                "and another worker on its host finds its local socket "
+                "closed"));
+}
+
+TEST(SocketClosedTest, InEitherOrder) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Says(1, SocketClosed(2)), NoEffects());
+  fixture.Closes(2, "reset");
+  EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
+  EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(2)});
+}
+
+TEST(SocketClosedTest, AWorkerWhoseStreamLivesIsNotLost) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(1, SocketClosed(2));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(15, {1, 2}), NoEffects());
+  EXPECT_THAT(fixture.Closes(2, "reset"), NoEffects()) << "it may resume";
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+}
+
+TEST(SocketClosedTest, OfAnotherLifeIsNothing) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Closes(2, "reset");
+  protocol::Evidence evidence = SocketClosed(2);
+  evidence.generation = {2};
+  EXPECT_THAT(fixture.Says(1, evidence), NoEffects());
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+}
+
+// It closes its socket when it leaves, and others may dial it afterwards.
+TEST(SocketClosedTest, OfOneThatLeftInOrderIsNothing) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(2, protocol::Leave{.steps = 5});
+  EXPECT_THAT(fixture.Says(1, SocketClosed(2)), NoEffects());
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+}
+
+// A restarted coordinator knows no streams: they are all broken.
+TEST(SocketClosedTest, AWorkerThatMayResumeAfterARestartIsAwaited) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Restart();
+  fixture.Resume(21, 1);
+  EXPECT_THAT(fixture.Says(21, SocketClosed(2)), NoEffects());
+  EXPECT_EQ(fixture.ViewOf(2).state, WorkerState::kSuspect);
+}
+
+// --- Links ------------------------------------------------------------------
 
 // A broken link: both ends report it, and both are alive.
 TEST(EvidenceTest, ASilentLinkIsNamedOnceTheAccusedIsHeard) {
@@ -437,7 +513,7 @@ TEST(LeaveTest, WhoStaysMaySaveAndTestAsLongAsItLives) {
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(2, Stands(20, Phase::kIdle));
   EXPECT_THAT(fixture.WaitWithHeartbeats(300, {2}), NoEffects());
-  EXPECT_EQ(fixture.View().stalls.size(), 1u) << "but it is shown";
+  EXPECT_EQ(fixture.Stalls().size(), 1u) << "but it is shown";
   fixture.Says(2, protocol::Leave{.steps = 20});
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
 }

@@ -189,6 +189,62 @@ TEST_F(RecoveryOfAJobTest, NoEpochFormsBeforeAllAreSettled) {
   EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
 }
 
+// The leases of two dead workers end milliseconds apart.
+TEST(LeasesOfOneHostTest, AreSettledTogether) {
+  JobSpec spec = RestartingSpec(3);
+  spec.elastic = {.axis = "data"};
+  CoordinatorFixture fixture(spec);
+  fixture.RunAll();
+  fixture.Says(2, protocol::Heartbeat{});
+  fixture.Pass(0.005);
+  fixture.Says(3, protocol::Heartbeat{});
+  fixture.WaitWithHeartbeats(9, {1});
+  fixture.Wait(0.9951);  // now the lease of worker 2 has ended
+  ASSERT_EQ(fixture.ViewOf(2).state, WorkerState::kLost);
+  ASSERT_EQ(fixture.ViewOf(3).state, WorkerState::kJoining);
+  fixture.Says(1, EpochReport{{5, Phase::kCompute}, "", true}, {1});
+  EXPECT_EQ(fixture.durable_job().recovery, std::nullopt)
+      << "worker 3 may still report";
+  fixture.Wait(0.006);
+  EXPECT_EQ(fixture.durable_job().recovery, (RecoveryDecision{5, "", {0}}));
+  protocol::Hello again = fixture.HelloOf(1);
+  again.incarnation = 501;
+  again.held = protocol::HeldState{{1}, 5};
+  fixture.Hello(11, again);
+  EXPECT_EQ(fixture.epoch(), EpochId{2});
+  EXPECT_EQ(fixture.durable_job().members.size(), 1u);
+}
+
+// Progress is as old as the network makes it, and a worker that leaves
+// unfinished may say anything.
+TEST_F(RecoveryOfAJobTest, NeitherProgressNorAnUncleanLeaveDecides) {
+  CoordinatorFixture fixture(RestartingSpec(3));
+  fixture.RunAll();
+  fixture.Says(1, Stands(9, Phase::kIdle));
+  fixture.Says(3, protocol::Leave{.clean = false, .steps = 12});
+  fixture.Says(1, At(5, Phase::kCompute), {1});
+  fixture.Says(2, At(5, Phase::kCompute), {1});
+  EXPECT_EQ(fixture.durable_job().recovery, (RecoveryDecision{5, "", {0, 1}}));
+  EXPECT_EQ(fixture.durable_job().steps, 5u);
+}
+
+// A survivor has a descriptor of its process.
+TEST_F(RecoveryOfAJobTest, ASurvivorsProofOfASecondDeathSettlesItAtOnce) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  protocol::Evidence proof = CoordinatorFixture::DeathOf(2, "ended");
+  proof.generation = {1};
+  fixture_.Says(1, proof, {1});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
+}
+
+TEST_F(RecoveryOfAJobTest, ProofOfAnEarlierEpochIsNothing) {
+  fixture_.Says(1, At(5, Phase::kCompute));
+  protocol::Evidence proof = CoordinatorFixture::DeathOf(2, "ended");
+  proof.generation = {1};
+  EXPECT_THAT(fixture_.Says(1, proof, {0}), NoEffects());
+  EXPECT_EQ(durable().recovery, std::nullopt);
+}
+
 TEST_F(RecoveryOfAJobTest, AWorkerThatKeepsNoStateIsNotAwaited) {
   fixture_.Says(1, At(5, Phase::kCompute));
   Joins(2, std::nullopt);
