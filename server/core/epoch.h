@@ -126,6 +126,8 @@ class Epoch {
   bool any_left() const { return departures_.count() > 0; }
   // The most steps that a member is known to have committed.
   uint64_t committed() const { return committed_; }
+  // When all ranks are known to have lived last: ProgressTracker::advanced.
+  absl::Time advanced() const { return progress().advanced(); }
   // The furthest step in progress; nullopt before the start.
   std::optional<uint64_t> FurthestStep() const;
   bool HasRegistered(int rank) const { return registry_.complete(rank); }

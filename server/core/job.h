@@ -177,6 +177,7 @@ class Job {
   void EndAfterLastStep(std::optional<Command> command, EventContext& context);
 
   // --- Deadlines (job_clock.cc) ---
+  bool TrainsUnheard(Worker* worker, absl::Time lived, EventContext& context);
   void ExpireLeases(EventContext& context);
   void ExpireResumes(EventContext& context);
   void MissJoinDeadline(EventContext& context);

@@ -14,8 +14,9 @@ namespace lockstep::core {
 using protocol::CauseKind;
 
 absl::Time Job::NextWake() const {
-  absl::Time next = std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_,
-                              form_at_, shrink_at_, grow_at_, reports_by_});
+  absl::Time next =
+      std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_,
+                shrink_at_, grow_at_, reports_by_});
   if (epoch_) next = std::min(next, epoch_->NextWake());
   return next;
 }
@@ -59,10 +60,32 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   if (form_at_ != absl::InfiniteFuture()) form_at_ = first_epoch_from_ += late;
 }
 
+// A member that takes part in steps lives, though its control link may be cut:
+// no rank passes the verdict of a step before all have entered it. `lived`: as
+// far as that proves.
+bool Job::TrainsUnheard(Worker* worker, absl::Time lived,
+                        EventContext& context) {
+  if (!IsMember(*worker) || lived + spec().timeouts.lease <= context.now) {
+    return false;
+  }
+  if (!std::exchange(worker->trains_unheard, true)) {
+    Remember(absl::StrFormat("%s is not heard, but takes part in steps: it is "
+                             "not lost",
+                             WhoIs(*worker)),
+             context);
+  }
+  return true;
+}
+
 void Job::ExpireLeases(EventContext& context) {
   std::vector<Loss> silent;
   for (const WorkerName& name : leases_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
+    const absl::Time lived = epoch_ ? epoch_->advanced() : absl::InfinitePast();
+    if (TrainsUnheard(worker, lived, context)) {
+      leases_.Set(name, lived + spec().timeouts.lease);
+      continue;
+    }
     silent.push_back(
         {worker, absl::StrFormat("fell silent: nothing was heard of it for %s",
                                  HowLong(context.now - worker->heard))});
@@ -72,12 +95,23 @@ void Job::ExpireLeases(EventContext& context) {
 
 void Job::ExpireResumes(EventContext& context) {
   std::vector<Loss> gone;
+  const absl::Duration window = spec().timeouts.resume;
   for (const WorkerName& name : resumes_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
+    absl::Time lived = epoch_ ? epoch_->advanced() : absl::InfinitePast();
+    // A step that is reported shortly after the stream broke may have passed
+    // before the worker died.
+    if (lived < worker->broke_at + window / 2) lived = absl::InfinitePast();
+    if (TrainsUnheard(worker, lived, context)) {
+      resumes_.Set(name, lived + spec().timeouts.lease);
+      continue;
+    }
+    const absl::Duration waited =
+        std::max(window, context.now - worker->broke_at);
     gone.push_back(
         {worker,
          absl::StrFormat("lost its stream (%s) and did not resume within %s",
-                         worker->broke, HowLong(spec().timeouts.resume))});
+                         worker->broke, HowLong(waited))});
   }
   Lose(CauseKind::kStreamLost, gone, context);
 }

@@ -28,6 +28,7 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
   if (!worker->holds_rank()) return ForgetReturn(*worker, context);
   if (over()) return;
   worker->broke = why;
+  worker->broke_at = context.now;
   roster_.Move(worker, WorkerState::kSuspect);
   resumes_.Set(name, context.now + spec().timeouts.resume);
   Remember(absl::StrFormat("%s lost its stream: %s", WhoIs(*worker), why),

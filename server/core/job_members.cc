@@ -180,6 +180,7 @@ void Job::Attach(Worker* worker, SessionId session,
   worker->watch_address = hello.watch_address;
   worker->launch = hello.launch;
   worker->heard = context.now;
+  worker->trains_unheard = false;
   resumes_.Clear(worker->name);
   if (worker->state == WorkerState::kSuspect) {
     const int rank = RankOf(*worker);
@@ -206,6 +207,7 @@ void Job::Receive(SessionId session, const WorkerName& name,
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->heard = context.now;
+  worker->trains_unheard = false;
   if (worker->holds_rank() && !over()) {
     leases_.Set(name, context.now + spec().timeouts.lease);
   }

@@ -7,7 +7,10 @@ namespace lockstep::core {
 
 ProgressTracker::ProgressTracker(int world_size, absl::Duration patience,
                                  absl::Time now, uint64_t first_step)
-    : patience_(patience), standings_(world_size), present_(world_size) {
+    : patience_(patience),
+      standings_(world_size),
+      present_(world_size),
+      highest_step_(first_step) {
   for (int rank = 0; rank < world_size; ++rank) {
     standings_[rank].position.step = first_step;
     standings_[rank].moved = now;
@@ -29,6 +32,11 @@ bool ProgressTracker::Update(int rank, const protocol::Progress& progress,
     Count(standing.position, -1);
     Count(progress.position, +1);
   }
+  if (progress.position.step > highest_step_) {
+    highest_step_ = progress.position.step;
+    if (standing.reported) advanced_ = now;
+  }
+  standing.reported = true;
   if (standing.present) SetPaused(standing, progress.paused);
   standing.position = progress.position;
   standing.told = now;

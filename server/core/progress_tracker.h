@@ -45,6 +45,7 @@ struct RankProgress {
   absl::Time busy_until = absl::InfinitePast();
   bool paused = false;  // between steps, by an operator's command
   bool present = true;
+  bool reported = false;
   bool called_stuck = false;  // and has not moved since
 };
 
@@ -80,6 +81,12 @@ class ProgressTracker {
   std::vector<int> TakeDue(absl::Time now);
   absl::Time NextDue() const { return due_.Next(); }
 
+  // When a rank reported a step beyond all that were reported before: a short
+  // time earlier every rank had entered the verdict of the step before it, and
+  // so lived. A rank's first report does not count, as it may be old (after a
+  // restart of the coordinator). InfinitePast: not known.
+  absl::Time advanced() const { return advanced_; }
+
   // The furthest position of the ranks that are present.
   protocol::Position Furthest() const;
 
@@ -94,6 +101,8 @@ class ProgressTracker {
   int present_;
   int paused_ = 0;  // of those
   Deadlines<int> due_;
+  uint64_t highest_step_;
+  absl::Time advanced_ = absl::InfinitePast();
 };
 
 }  // namespace lockstep::core

@@ -41,6 +41,9 @@ struct Worker {
   absl::Time heard;
   bool arrived = false;
   std::string broke;  // suspect: why its stream ended
+  absl::Time broke_at = absl::InfinitePast();
+  // It trains though its lease or resume window has passed; noted once.
+  bool trains_unheard = false;
   // Suspect since the coordinator restarted, which knows nothing else of it:
   // its name is not free before its lease expires.
   bool awaited = false;

@@ -409,6 +409,88 @@ TEST(LeaseTest, AShortLeaseCountsEvenForASuspect) {
 }
 
 // After a stop of the coordinator all workers look silent; none is lost.
+// --- Proof of life ----------------------------------------------------------
+
+// All three ranks train; the control link of worker 3 is cut.
+class CutControlLinkTest : public testing::Test {
+ protected:
+  CutControlLinkTest() {
+    fixture_.RunAll();
+    for (const uint64_t session : {1, 2, 3}) {
+      fixture_.Says(session, Stands(1, Phase::kCompute));
+    }
+  }
+  // Workers 1 and 2 report four steps a second.
+  void TrainFor(int seconds) {
+    for (int quarter = 0; quarter < 4 * seconds; ++quarter) {
+      fixture_.Wait(0.25);
+      step_ += 1;
+      for (const uint64_t session : {1, 2}) {
+        fixture_.Says(session, Stands(step_, Phase::kCompute));
+      }
+    }
+  }
+  int LinesWith(const std::string& text) const {
+    const std::vector<EventView> events = fixture_.View().events;
+    return static_cast<int>(
+        std::count_if(events.begin(), events.end(), [&](const EventView& line) {
+          return line.text.find(text) != std::string::npos;
+        }));
+  }
+
+  CoordinatorFixture fixture_{RestartingSpec(3)};
+  uint64_t step_ = 1;
+};
+
+// The control lease of 10 s ended a healthy epoch.
+TEST_F(CutControlLinkTest, EndsNothingWhileStepsGoOn) {
+  TrainFor(15);
+  EXPECT_EQ(fixture_.View().state, JobState::kRunning);
+  EXPECT_EQ(LinesWith("w-3 (rank 2, host a, pid 103) is not heard, but takes "
+                      "part in steps"),
+            1);
+  fixture_.Resume(23, 3);
+  EXPECT_EQ(fixture_.View().state, JobState::kRunning);
+}
+
+TEST_F(CutControlLinkTest, NorIfItsStreamBreaks) {
+  fixture_.Closes(3, "reset");
+  TrainFor(15);
+  EXPECT_EQ(fixture_.View().state, JobState::kRunning);
+  EXPECT_EQ(fixture_.ViewOf(3).state, WorkerState::kSuspect);
+  fixture_.Resume(23, 3);
+  EXPECT_EQ(fixture_.ViewOf(3).state, WorkerState::kReady);
+}
+
+TEST_F(CutControlLinkTest, OneThatDiesMeanwhileIsLostALeaseAfterTheLastStep) {
+  TrainFor(15);
+  EXPECT_THAT(fixture_.WaitWithHeartbeats(9, {1, 2}), NoEffects());
+  fixture_.WaitWithHeartbeats(2, {1, 2});
+  EXPECT_EQ(fixture_.View().cause.kind, CauseKind::kLeaseExpired);
+  EXPECT_EQ(fixture_.View().cause.workers, std::vector<WorkerName>{W(3)});
+}
+
+// Survivors pass the verdict that it had entered, and say so afterwards.
+TEST_F(CutControlLinkTest, AStepReportedJustAfterADeathProvesNothing) {
+  fixture_.Closes(3, "reset");
+  fixture_.Pass(0.2);
+  fixture_.Says(1, Stands(2, Phase::kCompute));
+  fixture_.Wait(0.9);
+  EXPECT_EQ(fixture_.View().cause.kind, CauseKind::kStreamLost);
+}
+
+// What survivors report first after a restart may have passed long ago.
+TEST_F(CutControlLinkTest, AfterARestartFirstReportsProveNothing) {
+  fixture_.Restart();
+  for (const int i : {1, 2}) {
+    fixture_.Resume(20 + i, i);
+    fixture_.Says(20 + i, Stands(9, Phase::kVerdict));
+  }
+  fixture_.WaitWithHeartbeats(11, {21, 22});
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
+  EXPECT_EQ(fixture_.View().cause.workers, std::vector<WorkerName>{W(3)});
+}
+
 TEST(LeaseTest, LeasesBeginAnewWhenTheCoordinatorItselfWasStopped) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
