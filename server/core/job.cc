@@ -71,7 +71,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
   epoch_.reset();
   grow_at_ = absl::InfiniteFuture();
   AwaitNextEpoch(context.now);
-  AwaitReports(lost);
+  AwaitReports(lost, context.now);
   const bool final = no_more.has_value();
   if (final) {
     EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
@@ -129,6 +129,7 @@ void Job::EndJob(record::JobOutcome outcome, Cause cause,
   recovery_.reset();
   join_by_ = absl::InfiniteFuture();
   reports_by_ = absl::InfiniteFuture();
+  returns_by_ = absl::InfiniteFuture();
   pulse_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
   shrink_at_ = absl::InfiniteFuture();

@@ -209,7 +209,7 @@ class Job {
   void On(Worker* worker, const protocol::Leave& message,
           EventContext& context);
   // --- Recovery (job_recovery.cc) ---
-  void AwaitReports(const std::vector<int>& lost);
+  void AwaitReports(const std::vector<int>& lost, absl::Time now);
   void On(const Worker& worker, const protocol::EpochReport& message,
           EventContext& context);
   void EndWith(const Worker& worker, EventContext& context);
@@ -222,6 +222,9 @@ class Job {
   void Settle(EventContext& context);
   void Decide(EventContext& context);
   void ForgetTheAbsent(EventContext& context);
+  // With on_stuck: evict, members that have not joined again in time.
+  void EvictTheHung(EventContext& context);
+  std::vector<StallView> Hung(absl::Time now) const;
   void RecordFinished(const Worker& worker, const protocol::Leave& leave,
                       EventContext& context);
   // The last step is done: nobody is there to do another.
@@ -279,6 +282,9 @@ class Job {
   std::optional<RecoveryTracker> recovery_;
   // After a restart: members that are not here then are not awaited any more.
   absl::Time reports_by_ = absl::InfiniteFuture();
+  // When a member of the ended epoch that lives and has not joined again is
+  // stuck.
+  absl::Time returns_by_ = absl::InfiniteFuture();
   // As committed(), without the live epoch; the next epoch begins there.
   uint64_t step_ = 0;
   // How the lost workers of the last epoch's cause died, as far as it became

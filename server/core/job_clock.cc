@@ -16,7 +16,7 @@ using protocol::CauseKind;
 absl::Time Job::NextWake() const {
   absl::Time next =
       std::min({leases_.Next(), resumes_.Next(), join_by_, pulse_, form_at_,
-                shrink_at_, grow_at_, reports_by_});
+                shrink_at_, grow_at_, reports_by_, returns_by_});
   if (epoch_) next = std::min(next, epoch_->NextWake());
   return next;
 }
@@ -36,6 +36,7 @@ void Job::Wake(EventContext& context) {
   if (shrink_at_ <= context.now) TryForm(context);
   if (grow_at_ <= context.now) ReviseGrowth(context);
   if (reports_by_ <= context.now) ForgetTheAbsent(context);
+  if (returns_by_ <= context.now) EvictTheHung(context);
   MissJoinDeadline(context);
   pulse_ = leases_.Next() == absl::InfiniteFuture()
                ? absl::InfiniteFuture()
@@ -54,6 +55,9 @@ void Job::NoteLate(absl::Duration late, absl::Time now) {
   if (epoch_) epoch_->BeginAnew(now);
   if (join_by_ != absl::InfiniteFuture()) join_by_ = now + timeouts.join;
   if (reports_by_ != absl::InfiniteFuture()) reports_by_ = now + timeouts.lease;
+  if (returns_by_ != absl::InfiniteFuture()) {
+    returns_by_ = now + timeouts.progress;
+  }
   ended_at_ += late;
   if (shrink_at_ != absl::InfiniteFuture()) shrink_at_ += late;
   // Offers were not received in this time either.

@@ -137,6 +137,7 @@ void Job::Form(std::vector<protocol::Member> members, EventContext& context) {
   proofs_.clear();
   recovery_.reset();
   reports_by_ = absl::InfiniteFuture();
+  returns_by_ = absl::InfiniteFuture();
   std::vector<uint32_t> holders;
   for (uint32_t rank = 0; rank < members.size(); ++rank) {
     if (roster_.Find(members[rank].worker)->holds_state) {

@@ -223,6 +223,10 @@ void Job::Receive(SessionId session, const WorkerName& name,
     if (!epoch_) On(*worker, *report, context);
     return;
   }
+  if (const auto* busy = std::get_if<protocol::Busy>(&message.body)) {
+    worker->busy_until =
+        busy->reason.empty() ? absl::InfinitePast() : context.now + busy->max;
+  }
   if (message.epoch != durable_.epoch) return;
   if (const auto* evidence = std::get_if<protocol::Evidence>(&message.body)) {
     return OnEvidence(*evidence, name, context);

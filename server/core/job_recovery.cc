@@ -16,8 +16,9 @@ namespace lockstep::core {
 
 using protocol::CauseKind;
 
-void Job::AwaitReports(const std::vector<int>& lost) {
+void Job::AwaitReports(const std::vector<int>& lost, absl::Time now) {
   recovery_.emplace(durable_.members, durable_.left);
+  returns_by_ = now + spec().timeouts.progress;
   for (const int rank : lost) {
     recovery_->Forget(durable_.members[rank].worker);
   }
@@ -115,6 +116,48 @@ void Job::ForgetTheAbsent(EventContext& context) {
     if (!is_here) recovery_->Forget(name);
   }
   Settle(context);
+}
+
+// Members that live, neither go on nor say that they are busy. Their processes
+// may never end.
+std::vector<StallView> Job::Hung(absl::Time now) const {
+  std::vector<StallView> hung;
+  if (!recovery_ || now < ended_at_ + spec().timeouts.progress) return hung;
+  for (const WorkerName& worker_name : recovery_->Returning()) {
+    const Worker* worker = roster_.Find(worker_name);
+    if (worker == nullptr || worker->busy_until > now) continue;
+    hung.push_back(
+        {worker_name,
+         absl::StrFormat("epoch %d ended %s ago, and %s has not joined again",
+                         durable_.epoch.value, HowLong(now - ended_at_),
+                         WhoIs(*worker))});
+  }
+  return hung;
+}
+
+void Job::EvictTheHung(EventContext& context) {
+  returns_by_ = absl::InfiniteFuture();
+  if (!recovery_ || spec().on_stuck != OnStuck::kEvict) return;
+  for (const WorkerName& worker_name : recovery_->Returning()) {
+    const Worker* worker = roster_.Find(worker_name);
+    if (worker == nullptr || worker->busy_until <= context.now) continue;
+    returns_by_ = std::min(returns_by_, worker->busy_until);
+  }
+  const std::string what = absl::StrFormat(
+      "has not joined again within %s after epoch %d, and is not waited for",
+      HowLong(context.now - ended_at_), durable_.epoch.value);
+  std::vector<Loss> lost;
+  for (const StallView& stall : Hung(context.now)) {
+    Worker* worker = roster_.Find(stall.worker);
+    if (worker->holds_rank()) {
+      lost.push_back({worker, what});
+    } else {
+      Remember(absl::StrCat(WhoIs(*worker), " ", what), context);
+      recovery_->Forget(stall.worker);
+    }
+  }
+  Lose(CauseKind::kLeaseExpired, lost, context);
+  if (!epoch_ && !over()) Settle(context);
 }
 
 // A member of the ended epoch leaves after its last step. Durable before it is

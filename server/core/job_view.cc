@@ -64,6 +64,7 @@ JobView Job::Describe(absl::Time now) const {
   } else if (!over()) {
     const auto arrived = static_cast<int>(roster_.arrived().size());
     view.missing = std::max(0, spec().mesh.WorldSize() - arrived);
+    for (StallView& stall : Hung(now)) view.stalls.push_back(std::move(stall));
     if (FirstEpochIsDelayed(now)) view.stalls.push_back({{}, WhyDelayed(now)});
   }
   return view;

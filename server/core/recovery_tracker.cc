@@ -89,6 +89,12 @@ std::vector<WorkerName> RecoveryTracker::Awaited() const {
   return awaited;
 }
 
+std::vector<WorkerName> RecoveryTracker::Returning() const {
+  std::vector<WorkerName> returning;
+  for (const size_t rank : returning_) returning.push_back(names_[rank]);
+  return returning;
+}
+
 bool RecoveryTracker::any_reported() const {
   return std::any_of(
       standing_.begin(), standing_.end(), [](const Standing& standing) {

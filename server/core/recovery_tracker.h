@@ -60,6 +60,9 @@ class RecoveryTracker {
   bool all_returned() const { return returning_.empty(); }
   // In rank order.
   std::vector<WorkerName> Awaited() const;
+  // Members that are awaited, or have reported and not joined again; in rank
+  // order.
+  std::vector<WorkerName> Returning() const;
   bool any_reported() const;
   // Once settled.
   protocol::RecoveryDecision Decide() const;

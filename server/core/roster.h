@@ -49,6 +49,8 @@ struct Worker {
   bool awaited = false;
   std::string exited;         // not empty: proof that the process is dead
   std::string watch_address;  // as in Hello
+  // As it reported by Busy; a time in the past if it is not busy.
+  absl::Time busy_until = absl::InfinitePast();
   // When another worker found nothing listening at that address.
   absl::Time socket_closed = absl::InfinitePast();
   std::optional<protocol::Launch> launch;  // from its newest Hello

@@ -300,6 +300,104 @@ TEST_F(RecoveryOfAJobTest, ALateReportDoesNotChangeTheDecision) {
   EXPECT_EQ(durable().recovery, decided);
 }
 
+// --- Members that live and do not go on -------------------------------------
+
+// Worker 3 has died; the progress lease is 20 s, the join deadline 100 s.
+class HungMemberTest : public testing::Test {
+ protected:
+  static JobSpec Spec(OnStuck on_stuck) {
+    JobSpec spec = RestartingSpec(3);
+    spec.on_stuck = on_stuck;
+    spec.timeouts.progress = absl::Seconds(20);
+    spec.timeouts.join = absl::Seconds(100);
+    spec.elastic = {.axis = "data"};
+    return spec;
+  }
+  explicit HungMemberTest(OnStuck on_stuck = OnStuck::kEvict)
+      : fixture_(Spec(on_stuck)) {
+    fixture_.RunAll();
+    fixture_.Step(ReportEvidence{
+        {1}, fixture_.job(), "", CoordinatorFixture::DeathOf(3, "signal 9")});
+  }
+  void Reports(int i) {
+    fixture_.Says(i, EpochReport{{5, Phase::kCompute}, "", true}, {1});
+  }
+  void JoinsAgain(int i) {
+    protocol::Hello hello = fixture_.HelloOf(i);
+    hello.incarnation = 500 + i;
+    hello.held = protocol::HeldState{{1}, 5};
+    fixture_.Hello(i + 10, hello);
+  }
+  const DurableJob& durable() const { return fixture_.durable_job(); }
+
+  CoordinatorFixture fixture_;
+};
+
+TEST_F(HungMemberTest, OneThatDoesNotReportIsPresumedLost) {
+  Reports(1);
+  fixture_.WaitWithHeartbeats(19, {1, 2});
+  EXPECT_EQ(durable().recovery, std::nullopt);
+  fixture_.WaitWithHeartbeats(2, {1, 2});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
+  EXPECT_EQ(fixture_.ViewOf(2).state, WorkerState::kLost);
+}
+
+TEST_F(HungMemberTest, OneThatDoesNotJoinAgainIsPresumedLost) {
+  Reports(1);
+  Reports(2);
+  fixture_.WaitWithHeartbeats(10, {1, 2});
+  JoinsAgain(1);
+  fixture_.WaitWithHeartbeats(9, {2, 11});
+  EXPECT_EQ(durable().epoch, EpochId{1});
+  fixture_.WaitWithHeartbeats(2, {2, 11});
+  EXPECT_EQ(durable().epoch, EpochId{2});
+  EXPECT_EQ(durable().members.size(), 1u);
+}
+
+// The session is gone, and the process may hang.
+TEST_F(HungMemberTest, NorIsOneAwaitedThatLeftToReturn) {
+  Reports(1);
+  Reports(2);
+  fixture_.Says(2, protocol::Leave{.clean = false, .steps = 5, .returns = true},
+                {1});
+  JoinsAgain(1);
+  fixture_.WaitWithHeartbeats(19, {11});
+  EXPECT_EQ(durable().epoch, EpochId{1});
+  fixture_.WaitWithHeartbeats(2, {11});
+  EXPECT_EQ(durable().epoch, EpochId{2});
+}
+
+TEST_F(HungMemberTest, OneThatIsBusyIsAwaitedAsLongAsItSays) {
+  Reports(1);
+  fixture_.Says(2, protocol::Busy{"loads data", absl::Seconds(40)}, {1});
+  fixture_.WaitWithHeartbeats(39, {1, 2});
+  EXPECT_EQ(durable().recovery, std::nullopt);
+  EXPECT_THAT(fixture_.Stalls(),
+              testing::Not(testing::Contains(HasSubstr("w-2"))));
+  fixture_.WaitWithHeartbeats(2, {1, 2});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
+}
+
+class ReportedHungMemberTest : public HungMemberTest {
+ protected:
+  ReportedHungMemberTest() : HungMemberTest(OnStuck::kReport) {}
+};
+
+TEST_F(ReportedHungMemberTest, IsNamedAndAwaited) {
+  Reports(1);
+  fixture_.WaitWithHeartbeats(19, {1, 2});
+  EXPECT_THAT(fixture_.Stalls(), IsEmpty());
+  JoinsAgain(1);
+  fixture_.WaitWithHeartbeats(30, {2, 11});
+  EXPECT_EQ(durable().recovery, std::nullopt);
+  const JobView view = fixture_.View();
+  ASSERT_EQ(view.stalls.size(), 1u);
+  EXPECT_EQ(view.stalls[0].worker, W(2));
+  EXPECT_EQ(view.stalls[0].text,
+            "epoch 1 ended 49s ago, and w-2 (host a, pid 102) has not joined "
+            "again");
+}
+
 // A rank whose evidence had no effect here has ended its epoch alone.
 TEST(ReportOfALiveEpochTest, EndsIt) {
   CoordinatorFixture fixture(RestartingSpec(2));
