@@ -19,7 +19,8 @@ Job::Job(const DurableJob& durable, absl::Duration stopped_after)
     : durable_(durable),
       stopped_after_(std::min(stopped_after, durable.spec.timeouts.lease / 4)),
       log_(durable),
-      budget_(durable.spec.limits) {}
+      budget_(durable.spec.limits),
+      links_(durable.spec.limits.restart_window) {}
 
 // --- Endings ----------------------------------------------------------------
 
@@ -27,11 +28,29 @@ void Job::EndIf(std::optional<EpochEnd> end, EventContext& context) {
   if (end) EndEpoch(*std::move(end), context);
 }
 
+std::optional<int> Job::WorstLinked(const Cause& cause, absl::Time now) {
+  if (cause.kind != CauseKind::kLink || cause.workers.size() != 2) {
+    return std::nullopt;
+  }
+  const auto worst = links_.Add(now, cause.workers[0], cause.workers[1]);
+  if (!worst) return std::nullopt;
+  return epoch_->members().RankOf(*worst);
+}
+
 void Job::EndEpoch(EpochEnd end, EventContext& context) {
+  const std::optional<int> goes = WorstLinked(end.cause, context.now);
+  if (goes && *goes >= 0) {
+    end.lost.push_back(*goes);
+    absl::StrAppend(&end.cause.message, "; this is the third such end: ",
+                    epoch_->members().WhoIs(*goes),
+                    " has the most bad links, and goes");
+  }
   const auto& [reason, again, lost] = end;
   Cause cause = reason;
   const EpochId id = durable_.epoch;
   const auto members = epoch_->members().list();
+  const WorkerName gone =
+      goes && *goes >= 0 ? members[*goes].worker : WorkerName{};
   for (const int rank : lost) {
     const WorkerName& worker = members[rank].worker;
     leases_.Clear(worker);
@@ -53,6 +72,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
   } else if (again == Again::kIfBudgetAllows) {
     std::optional<uint64_t> step = epoch_->FurthestStep();
     if (step) step = std::max(committed(), *step);
+    if (goes) step.reset();  // the next try is another one
     no_more = budget_.Spend(context.now, step, cause);
   }
   const bool stopped = stops || cause.kind == CauseKind::kStopped;
@@ -86,8 +106,9 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
     if (worker->state == WorkerState::kReady) {
       roster_.Move(worker, WorkerState::kJoining);
     }
-    context.out.Send(worker->session, name(), id,
-                     protocol::EpochEnded{cause, final});
+    context.out.Send(
+        worker->session, name(), id,
+        protocol::EpochEnded{cause, final || member.worker == gone});
   }
 }
 

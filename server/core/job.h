@@ -54,6 +54,7 @@
 #include "server/core/event_context.h"
 #include "server/core/formation.h"
 #include "server/core/job_log.h"
+#include "server/core/link_history.h"
 #include "server/core/recovery_tracker.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
@@ -160,6 +161,8 @@ class Job {
 
   // --- States and endings (job.cc) ---
   void EndEpoch(EpochEnd end, EventContext& context);
+  // The rank that goes because of its bad links, if it is time.
+  std::optional<int> WorstLinked(const protocol::Cause& cause, absl::Time now);
   // Ends the epoch if a part of it says so.
   void EndIf(std::optional<EpochEnd> end, EventContext& context);
   void EndJob(record::JobOutcome outcome, protocol::Cause cause,
@@ -291,6 +294,7 @@ class Job {
   // known after the epoch's end.
   std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
+  LinkHistory links_;
   // The epochs of other jobs of this name that were noted.
   std::set<std::string> foreign_;
 };
