@@ -148,7 +148,7 @@ class Rank {
 
   gpu::Memory control_, norm_, records_, scalars_;
   void* pinned_ = nullptr;
-  StepContext context_;
+  GateContext context_;
   cudaStream_t stream_ = nullptr;
   cudaGraphExec_t graph_ = nullptr;
 };

@@ -5,13 +5,13 @@
 
 namespace lockstep::kernels {
 
-void SealStepInput(const StepContext& context, uint64_t sequence,
+void SealStepInput(const GateContext& context, uint64_t sequence,
                    StepRecord* record) {
   record->id = StepInputId(context, sequence);
   record->checksum = ChecksumOf(*record, context.rank);
 }
 
-const StepEntry* FindStepEntry(const StepContext& context, uint64_t sequence) {
+const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence) {
   StepEntry* const entry = EntryOf(context, sequence);
   const std::atomic_ref<uint64_t> written(entry->sequence);
   if (written.load(std::memory_order_acquire) != sequence + 1) return nullptr;
@@ -24,7 +24,7 @@ const StepEntry* FindStepEntry(const StepContext& context, uint64_t sequence) {
   return hash == entry->records_hash ? entry : nullptr;
 }
 
-void WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record) {
   const StepControl& control = *context.control;
   const bool ended = *context.stop != 0 || control.failed != 0;
@@ -41,7 +41,7 @@ void WriteStepRecord(const StepContext& context, FiniteCheck* norm,
   if (ended || !sealed) Invalidate(record);
 }
 
-void GateStep(const StepContext& context, const StepRecord* records,
+void GateStep(const GateContext& context, const StepRecord* records,
               VerdictScalars* scalars) {
   StepControl& control = *context.control;
   StepEntry& entry = *EntryOf(context, control.sequence);

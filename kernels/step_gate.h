@@ -129,7 +129,7 @@ inline size_t StepEntryBytes(int world) {
 }
 
 // What both kernels need of an epoch's revision; captured with a graph.
-struct StepContext {
+struct GateContext {
   uint64_t epoch = 0;
   uint64_t revision = 0;
   int rank = 0;
@@ -162,7 +162,7 @@ LOCKSTEP_HD uint64_t MixBits(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-LOCKSTEP_HD uint64_t StepInputId(const StepContext& context,
+LOCKSTEP_HD uint64_t StepInputId(const GateContext& context,
                                  uint64_t sequence) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
   uint64_t h = MixBits(context.epoch + kGolden);
@@ -170,8 +170,8 @@ LOCKSTEP_HD uint64_t StepInputId(const StepContext& context,
   return MixBits(h ^ (sequence + 3 * kGolden));
 }
 
-// Of the step in progress, in the launch that runs.
-LOCKSTEP_HD uint64_t StepRecordId(const StepContext& context,
+// The id of this rank's record in the launch that runs.
+LOCKSTEP_HD uint64_t StepRecordId(const GateContext& context,
                                   const StepControl& control) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
   const uint64_t h = StepInputId(context, control.sequence);
@@ -217,7 +217,7 @@ LOCKSTEP_HD uint64_t ChecksumOf(const StepEntry& entry, uint64_t sequence) {
                    offsetof(StepEntry, checksum) / sizeof(uint64_t), sequence);
 }
 
-LOCKSTEP_HD StepEntry* EntryOf(const StepContext& context, uint64_t sequence) {
+LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t sequence) {
   const size_t bytes = sizeof(StepEntry) +
                        static_cast<size_t>(context.world) * sizeof(StepRecord);
   return reinterpret_cast<StepEntry*>(
@@ -249,23 +249,23 @@ LOCKSTEP_HD VerdictScalars ScalarsOf(const StepEntry& entry,
 
 // Completes the input of launch `sequence`: sets its id and checksum. `record`
 // has the host's fields; norm and non-finite elements are the device's.
-void SealStepInput(const StepContext& context, uint64_t sequence,
+void SealStepInput(const GateContext& context, uint64_t sequence,
                    StepRecord* record);
 
 // The entry of gate `sequence`; null while it is not complete, or after it was
 // overwritten. Its records are valid unless the outcome is kFailed. Acquires:
 // what the device wrote before is visible.
-const StepEntry* FindStepEntry(const StepContext& context, uint64_t sequence);
+const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence);
 
 // --- The twins of the device's kernels ---------------------------------------
 
 // Writes this rank's record of the step in progress, and zeroes `norm`.
-void WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record);
 
 // Decides by `records`, one of each rank in rank order; writes the journal's
 // entry, then `scalars`, and advances control.
-void GateStep(const StepContext& context, const StepRecord* records,
+void GateStep(const GateContext& context, const StepRecord* records,
               VerdictScalars* scalars);
 
 }  // namespace lockstep::kernels

@@ -9,7 +9,7 @@ constexpr unsigned kVectors = sizeof(StepRecord) / sizeof(ulonglong2);
 static_assert(kRecordWords <= kWarp / 2);
 
 __global__ void __launch_bounds__(kWarp)
-    Write(const StepContext context, FiniteCheck* norm, StepRecord* record) {
+    Write(const GateContext context, FiniteCheck* norm, StepRecord* record) {
   __shared__ StepRecord input;
   __shared__ uint32_t stop;
   const StepControl control = *context.control;
@@ -42,21 +42,21 @@ constexpr unsigned kAll = 0xffffffff;  // mask: all threads of a warp
 constexpr unsigned kWarps = kThreads / kWarp;
 
 // What does not depend on an order, of some of the records.
-struct Counts {
+struct RecordCounts {
   uint64_t invalid_rank, differing_rank;
   uint64_t non_finite = 0, with_more_data = 0, records_hash = 0;
 
-  __device__ explicit Counts(uint64_t world)
+  __device__ explicit RecordCounts(uint64_t world)
       : invalid_rank(world), differing_rank(world) {}
-  __device__ void Add(const Counts& other) {
+  __device__ void Add(const RecordCounts& other) {
     invalid_rank = min(invalid_rank, other.invalid_rank);
     differing_rank = min(differing_rank, other.differing_rank);
     non_finite += other.non_finite;
     with_more_data += other.with_more_data;
     records_hash += other.records_hash;
   }
-  __device__ Counts Below(unsigned lanes) const {
-    Counts other(0);
+  __device__ RecordCounts Below(unsigned lanes) const {
+    RecordCounts other(0);
     other.invalid_rank = __shfl_down_sync(kAll, invalid_rank, lanes);
     other.differing_rank = __shfl_down_sync(kAll, differing_rank, lanes);
     other.non_finite = __shfl_down_sync(kAll, non_finite, lanes);
@@ -82,7 +82,7 @@ __device__ void CopyRecord(const StepRecord& from, StepRecord* to) {
 // The decision of one thread. The journal's entry is complete before the
 // scalars are visible; inside the entry nothing is ordered, because its reader
 // checks every word.
-__device__ void Conclude(const StepContext& context, const StepRecord& first,
+__device__ void Conclude(const GateContext& context, const StepRecord& first,
                          StepEntry made, VerdictScalars* scalars) {
   StepControl control = *context.control;
   StepEntry* const entry = EntryOf(context, control.sequence);
@@ -111,24 +111,25 @@ __device__ void Conclude(const StepContext& context, const StepRecord& first,
 }
 
 __global__ void __launch_bounds__(kThreads)
-    Gate(const StepContext context, const StepRecord* records,
+    Gate(const GateContext context, const StepRecord* records,
          VerdictScalars* scalars) {
   __shared__ Floats floats;
   __shared__ double samples;
-  __shared__ alignas(8) unsigned char warp_counts[kWarps * sizeof(Counts)];
+  __shared__ alignas(
+      8) unsigned char warp_counts[kWarps * sizeof(RecordCounts)];
   const auto world = static_cast<unsigned>(context.world);
   const StepControl control = *context.control;
   StepEntry* const entry = EntryOf(context, control.sequence);
   const uint64_t id = StepRecordId(context, control);
   const StepRecord first = records[0];
-  Counts counts(world);
+  RecordCounts counts(world);
   double added = 0;  // thread 0: norms; the first of the second warp: samples
   for (unsigned begin = 0; begin < world; begin += kThreads) {
     const unsigned rank = begin + threadIdx.x;
     if (rank < world) {
       const StepRecord record = records[rank];
       CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
-      Counts one(world);
+      RecordCounts one(world);
       if (!IsValid(record, static_cast<int>(rank), id)) one.invalid_rank = rank;
       if (!SameTerms(record, first)) one.differing_rank = rank;
       one.non_finite = record.non_finite;
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(kThreads)
   for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
     counts.Add(counts.Below(lanes));
   }
-  auto* const of_warps = reinterpret_cast<Counts*>(warp_counts);
+  auto* const of_warps = reinterpret_cast<RecordCounts*>(warp_counts);
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = counts;
   // The records are visible to the host before any scalar is.
   __threadfence_system();
@@ -172,12 +173,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-Launched WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream) {
   return LaunchKernel(Write, 1, kWarp, stream, context, norm, record);
 }
 
-Launched GateStep(const StepContext& context, const StepRecord* records,
+Launched GateStep(const GateContext& context, const StepRecord* records,
                   VerdictScalars* scalars, Stream stream) {
   return LaunchKernel(Gate, 1, kThreads, stream, context, records, scalars);
 }

@@ -17,10 +17,10 @@
 
 namespace lockstep::kernels::device {
 
-Launched WriteStepRecord(const StepContext& context, FiniteCheck* norm,
+Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream);
 
-Launched GateStep(const StepContext& context, const StepRecord* records,
+Launched GateStep(const GateContext& context, const StepRecord* records,
                   VerdictScalars* scalars, Stream stream);
 
 }  // namespace lockstep::kernels::device

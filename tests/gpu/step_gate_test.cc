@@ -40,7 +40,7 @@ class PinnedMemory {
 // One rank's memory on the device, and beside it the twin's on the host.
 class StepGatePair {
  public:
-  explicit StepGatePair(const StepContext& shape)
+  explicit StepGatePair(const GateContext& shape)
       : shape_(shape),
         twin_(shape.world, shape.depth),
         inputs_(shape.depth * sizeof(StepRecord)),
@@ -52,9 +52,9 @@ class StepGatePair {
         scalars_(std::vector{VerdictScalars{}}) {}
 
   GateMemory& twin() { return twin_; }
-  StepContext host() { return twin_.ContextOf(shape_); }
-  StepContext device() {
-    StepContext context = shape_;
+  GateContext host() { return twin_.ContextOf(shape_); }
+  GateContext device() {
+    GateContext context = shape_;
     context.control = control_.data();
     context.stop = stop_.as<uint32_t>();
     context.inputs = inputs_.as<StepRecord>();
@@ -110,7 +110,7 @@ class StepGatePair {
   }
 
  private:
-  const StepContext shape_;
+  const GateContext shape_;
   GateMemory twin_;
   PinnedMemory inputs_, journal_, stop_;
   gpu::Row<StepControl> control_;
@@ -169,7 +169,7 @@ TEST(DeviceStepGateTest, TheHostSeesWholeEntriesWhileGatesRun) {
   std::mt19937_64 random(9);
   const auto records = RandomRecords(random, pair.host(), {});
   const gpu::Row<StepRecord> gathered(records);
-  const StepContext context = pair.device();
+  const GateContext context = pair.device();
   const gpu::Row<VerdictScalars> scalars(std::vector{VerdictScalars{}});
   uint64_t seen = 0, outcomes = 0;
   for (uint64_t step = 0; step < kSteps; ++step) {

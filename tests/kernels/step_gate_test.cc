@@ -9,20 +9,20 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr StepContext kShape = {.epoch = 7, .revision = 2, .world = 3};
+constexpr GateContext kShape = {.epoch = 7, .revision = 2, .world = 3};
 
 // The ranks of a job, which gather their records.
 class Job {
  public:
-  explicit Job(StepContext shape = kShape) : shape_(shape) {
+  explicit Job(GateContext shape = kShape) : shape_(shape) {
     for (int rank = 0; rank < shape.world; ++rank) {
       memory_.emplace_back(shape.world, shape.depth);
       gathered_.emplace_back(shape.world);
     }
   }
 
-  StepContext context(int rank) {
-    StepContext context = memory_[rank].ContextOf(shape_);
+  GateContext context(int rank) {
+    GateContext context = memory_[rank].ContextOf(shape_);
     context.rank = rank;
     return context;
   }
@@ -57,7 +57,7 @@ class Job {
   }
 
  private:
-  const StepContext shape_;
+  const GateContext shape_;
   std::vector<GateMemory> memory_;
   std::vector<std::vector<StepRecord>> gathered_;
 };
@@ -113,12 +113,12 @@ TEST(StepGateTest, NoDamagedRecordPassesAndNoLaterStepDoes) {
   for (uint64_t seed = 0; seed < 700; ++seed) {
     std::mt19937_64 random(seed);
     const auto fault = static_cast<Fault>(1 + seed % (kFaults - 1));
-    StepContext shape = kShape;
+    GateContext shape = kShape;
     // Other terms than its own need a second rank.
     shape.world = (fault == Fault::kTerms ? 2 : 1) + random() % 9;
     GateMemory memory(shape.world, shape.depth);
     memory.control = {.step = 5, .sequence = 6};
-    const StepContext context = memory.ContextOf(shape);
+    const GateContext context = memory.ContextOf(shape);
     auto records = RandomRecords(random, context, memory.control);
     Damage(random, context, memory.control, fault, &records);
     memory.scalars.commit = 1;
@@ -176,7 +176,7 @@ TEST(StepGateTest, AnInputOfAnotherLaunchIsNotUsed) {
 }
 
 TEST(StepGateTest, StepsBehindTheLastDataAreVoid) {
-  StepContext shape = kShape;
+  GateContext shape = kShape;
   shape.more_data_min = 3;
   Job job(shape);
   job.SetInputs(0);

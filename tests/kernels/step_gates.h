@@ -13,13 +13,13 @@
 
 namespace lockstep::kernels {
 
-// The memory of one rank, where StepContext's pointers point.
+// The memory of one rank, where GateContext's pointers point.
 struct GateMemory {
   explicit GateMemory(int world, int depth)
       : inputs(depth), journal(depth * StepEntryBytes(world) / 8) {}
 
-  StepContext ContextOf(const StepContext& shape) {
-    StepContext context = shape;
+  GateContext ContextOf(const GateContext& shape) {
+    GateContext context = shape;
     context.control = &control;
     context.stop = &stop;
     context.inputs = inputs.data();
@@ -53,7 +53,7 @@ inline StepRecord RandomInput(std::mt19937_64& random, uint64_t terms) {
 
 // A valid record of each rank, as they are gathered.
 inline std::vector<StepRecord> RandomRecords(std::mt19937_64& random,
-                                             const StepContext& context,
+                                             const GateContext& context,
                                              const StepControl& control) {
   const uint64_t terms = random();
   std::vector<StepRecord> records;
@@ -81,7 +81,7 @@ enum class Fault {
 };
 inline constexpr int kFaults = 8;
 
-inline void Damage(std::mt19937_64& random, const StepContext& context,
+inline void Damage(std::mt19937_64& random, const GateContext& context,
                    StepControl control, Fault fault,
                    std::vector<StepRecord>* records) {
   const size_t rank = random() % records->size();

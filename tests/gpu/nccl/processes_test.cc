@@ -35,9 +35,9 @@ constexpr char kExchange[] = "exchange ";
 
 // The size at which docs/gpu-results.md gives the cost of a step's calls.
 constexpr GradientShape kManyParameters = {.parameters = 300,
-                                           .elements = 320'000,
+                                           .elements = 87'000,
                                            .bucket_bytes = 25 << 20,
-                                           .steps = 20};
+                                           .steps = 5};
 
 std::string Environment(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
