@@ -471,11 +471,9 @@ TEST_F(MachineTest, ProofOfADeathAfterTheEndIsPassedOnUntilItArrives) {
 TEST_F(MachineTest, AHintAfterTheEndIsNot) {
   Running();
   HearEnd(0.1, 1, CauseKind::kLeft, "x");
-  EXPECT_EQ(
-      Step(1,
-           PeerFailed{
-               {{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}}),
-      "");
+  const PeerFailed hint{
+      {{"a"}, {2}, protocol::EvidenceKind::kPeerReset, "reset"}};
+  EXPECT_EQ(Step(0.1, hint), "");
 }
 
 TEST_F(MachineTest, ReportsWhereItStandsAfterTheEndAndNotBefore) {
