@@ -56,10 +56,6 @@ std::optional<int> Departures::MissedBy(const Members& members,
   return std::nullopt;
 }
 
-bool Departures::WantsMore(int rank, const ProgressTracker& progress) const {
-  return progress.of(rank).position > LastPosition();
-}
-
 bool Departures::IsMissedAt(int rank, const ProgressTracker& progress) const {
   return first_leaver_ >= 0 && !progress.of(rank).withdrawn &&
          progress.of(rank).position == LastPosition();

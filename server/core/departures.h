@@ -50,8 +50,6 @@ class Departures {
   // The rank is where the last step of a leaver ended: the step that it is in
   // cannot end.
   bool IsMissedAt(int rank, const ProgressTracker& progress) const;
-  // The rank is beyond the last step of a leaver.
-  bool WantsMore(int rank, const ProgressTracker& progress) const;
 
   // The leaver that stopped first, and after how many steps. Some rank must
   // have stopped.

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "server/core/commands.h"
@@ -91,17 +90,12 @@ std::optional<EpochEnd> Epoch::EndIfLeaverIsMissed(
   return EndByLeaver(*rank, context);
 }
 
-// The cause names the other rank, too, if it wants more steps: the job goes on
-// for it (Job::AllHaveFinished).
 EpochEnd Epoch::EndByLeaver(int rank, const EpochContext& context) const {
   const int first = departures_.first_leaver();
   const Worker& leaver = members_.At(first);
-  std::vector<WorkerName> workers = {leaver.name};
-  if (!started_ || departures_.WantsMore(rank, progress()))
-    workers.push_back(members_.NameAt(rank));
   return {
       {.kind = CauseKind::kLeft,
-       .workers = std::move(workers),
+       .workers = {leaver.name},
        .message = absl::StrFormat(
            "%s %s after %s, but %s goes on: it is %s",
            Who(leaver.name, first, leaver.process),

@@ -182,16 +182,10 @@ bool Job::IsGone(const protocol::Member& member) const {
 
 // Somebody has the result of the last step, and nobody that holds the state is
 // there to go on: those that do left, too, or are lost. Without a decision
-// these are all members. A rank that missed one that had left wanted more,
-// unless it has left after the last step, too.
+// these are all members. A rank that was missed by one that left wanted more.
 bool Job::AllHaveFinished() const {
   if (epoch_ || over() || durable_.left.empty()) return false;
-  const bool wanted_more =
-      durable_.cause.kind == CauseKind::kLeft &&
-      std::any_of(durable_.cause.workers.begin(), durable_.cause.workers.end(),
-                  [this](const WorkerName& worker) {
-                    return durable_.left.count(worker) == 0;
-                  });
+  const bool wanted_more = durable_.cause.kind == CauseKind::kLeft;
   uint64_t steps = step_;
   if (durable_.recovery) {
     steps = durable_.recovery->steps;

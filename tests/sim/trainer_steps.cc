@@ -234,7 +234,6 @@ void Trainer::ApplyUpdate(const Verdict& verdict, const std::string& bytes) {
                      [](const Contributions& sum) { return sum.empty(); }),
       update.gradients.end());
   model_.push_back(update);
-  next_job_step_ = verdict.step + 1;
   world_.Applied(*this, update);
 }
 
