@@ -34,8 +34,7 @@ from faults import FAULTS, inflict
 from history import History
 
 SHARES = {"control": 0.6, "link": 0.3, "worker": 0.1}
-CALM_S = 10.0  # without faults, at the begin and at the end
-SETTLES_S = 1.0  # after the first steps that follow a fault: counts as part of it
+CALM_S = 10.0  # without faults, at the begin, between and at the end
 
 
 def say(text):
@@ -122,56 +121,55 @@ def draw_mix(count, dice):
 
 
 class Mix:
-    """Begins a fault every `slot` seconds. What is left of a slot is calm: it shows the rate without faults."""
-
     def __init__(self, cluster, minutes, count, dice):
         self.cluster, self.dice = cluster, dice
         self.order = draw_mix(count, dice)
-        self.slot = (60 * minutes - 2 * CALM_S) / len(self.order)
-        self.calm, self.spans, self.outcomes = [], [], []
+        calms = 2 + len(self.order) // 25
+        self.slot = (60 * minutes - calms * CALM_S) / len(self.order)
+        self.calm, self.slots, self.outcomes = [], [], []
 
-    def rest(self, seconds):
+    def rest(self):
         begin = time.monotonic()
-        self.cluster.sleep(seconds)
-        if seconds > 0:
-            self.calm.append((begin, time.monotonic()))
+        self.cluster.sleep(CALM_S)
+        self.calm.append((begin, time.monotonic()))
 
     def play(self):
-        self.rest(CALM_S)
+        self.rest()
         for number, kind in enumerate(self.order, 1):
             begin = time.monotonic()
             outcome = inflict(self.cluster, kind, self.dice)
-            self.cluster.sleep(SETTLES_S)
             self.outcomes.append(outcome)
-            self.spans.append((begin, time.monotonic()))
-            self.rest(max(0.0, begin + self.slot - time.monotonic()))
+            self.cluster.sleep(max(0.0, begin + self.slot - time.monotonic()))
+            self.slots.append((begin, time.monotonic()))
             say(f"{number}/{len(self.order)} {kind}: {describe(outcome)}")
-        self.rest(CALM_S)
+            if number % 25 == 0:
+                self.rest()
+        self.rest()
 
     # --- The report ---
 
-    def rate_around(self, history, span):
-        """Without faults, before and after a time: other programs may slow all down for a while."""
-        before = [calm for calm in self.calm if calm[1] <= span[0] + 0.1][-1:]
-        after = [calm for calm in self.calm if calm[0] >= span[1] - 0.1][:1]
-        return pooled_rate(history, before + after)
-
     def report(self, history):
-        rates = [pooled_rate(history, [span]) for span in self.calm if span[1] - span[0] > 2]
-        say(f"\nwithout faults: {pooled_rate(history, self.calm):.2f} steps a second, in {len(rates)} times "
-            f"of {sum(end - begin for begin, end in self.calm):.0f} s (in one of them {min(rates):.2f} to {max(rates):.2f})")
-        lost, all_time = {}, {}
-        for span, outcome in zip(self.spans, self.outcomes):
-            seconds = span[1] - span[0] - history.count(*span) / self.rate_around(history, span)
-            for group in groups_of(outcome.kind):
-                lost.setdefault(group, []).append(seconds)
-                all_time[group] = all_time.get(group, 0) + self.slot
+        rates = [history.count(*span) / (span[1] - span[0]) for span in self.calm]
+        rate = statistics.median(rates)
+        say(f"\nwithout faults: {rate:.2f} steps a second (median of {len(rates)} times {CALM_S:g} s: "
+            f"{min(rates):.2f} to {max(rates):.2f})")
+        lost, kept = {}, {}
+        for (begin, end), outcome in zip(self.slots, self.outcomes):
+            possible = rate * (end - begin)
+            done = history.count(begin, end)
+            lost.setdefault(outcome.kind, []).append((possible - done) / rate)
+            for group in (outcome.kind, FAULTS[outcome.kind].family, "all",
+                          "kill no worker" if not FAULTS[outcome.kind].kills else "kill a worker"):
+                a, b = kept.get(group, (0, 0))
+                kept[group] = (a + done, b + possible)
         say(f"\n{'fault':30} {'times':>5} {'kept':>7} {'seconds lost':>12} {'each':>7} {'longest':>8}")
-        kinds = sorted({o.kind for o in self.outcomes}, key=lambda kind: (FAULTS[kind].family, kind))
-        for group in [*kinds, "", *SHARES, "kill no worker", "kill a worker", "all"]:
-            if seconds := lost.get(group):
-                say(f"{group:30} {len(seconds):5} {1 - sum(seconds) / all_time[group]:7.1%} {sum(seconds):12.2f} "
-                    f"{statistics.mean(seconds):7.2f} {max(seconds):8.2f}")
+        for kind in sorted(lost, key=lambda kind: (FAULTS[kind].family, kind)):
+            seconds = lost[kind]
+            say(f"{kind:30} {len(seconds):5} {kept[kind][0] / kept[kind][1]:7.1%} {sum(seconds):12.2f} "
+                f"{statistics.mean(seconds):7.2f} {max(seconds):8.2f}")
+        for group in ("control", "link", "worker", "kill no worker", "kill a worker", "all"):
+            if group in kept:
+                say(f"{group:36} {kept[group][0] / kept[group][1]:7.1%}")
         self.report_times("detection", lambda outcome: outcome.detection)
         self.report_times("recovery", lambda outcome: outcome.recovery)
 
@@ -183,14 +181,6 @@ class Mix:
             if seconds:
                 say(f"{kind:30} {len(seconds):5} {percentile(seconds, 50):7.3f} {percentile(seconds, 99):7.3f} "
                     f"{seconds[-1]:7.3f}")
-
-
-def pooled_rate(history, spans):
-    return sum(history.count(*span) for span in spans) / sum(end - begin for begin, end in spans)
-
-
-def groups_of(kind):
-    return kind, FAULTS[kind].family, "kill a worker" if FAULTS[kind].kills else "kill no worker", "all"
 
 
 def percentile(ordered, p):
