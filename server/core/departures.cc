@@ -82,9 +82,7 @@ bool Departures::Accuse(const protocol::Evidence& evidence,
                                          " their data connection",
                                          evidence.detail.empty() ? "" : ": ",
                                          evidence.detail),
-                    .answer_by =
-                        context.now() +
-                        (silent ? kLookAgain : context.spec().timeouts.resume),
+                    .answer_by = context.now() + context.spec().timeouts.resume,
                     .silent = silent,
                     .made = context.now()});
   return true;
@@ -99,10 +97,7 @@ std::optional<EpochEnd> Departures::Expire(bool may_resume,
     // lease decides. A death also makes survivors cut their links, so that they
     // accuse one another.
     accusations_.BeginAnew(
-        context.now() +
-        (accusations_.any_silent()
-             ? kLookAgain
-             : std::max(context.spec().timeouts.resume, kLookAgain)));
+        context.now() + std::max(context.spec().timeouts.resume, kLookAgain));
     return std::nullopt;
   }
   const Accusation& accusation = accusations_.Weightiest();
