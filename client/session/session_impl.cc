@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "client/session/warning.h"
 #include "client/transport/failed_peer.h"
 
@@ -139,6 +140,10 @@ absl::Status Session::Impl::Form(Parts& parts) {
   if (!of_epoch.ok()) return of_epoch.status();
   spec_ = *std::move(of_epoch);
   auto transport = parts.make_transport(spec());
+  // A limit of this process: all workers are told whose it is.
+  if (absl::IsResourceExhausted(transport.status())) {
+    return WithContext(worker(), transport.status());
+  }
   if (!transport.ok()) return transport.status();
   transport_ = *std::move(transport);
   arena_ = transport_->MakeArena();

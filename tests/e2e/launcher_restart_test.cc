@@ -68,8 +68,8 @@ TEST(LauncherRestartTest, AWorkerThatDiesAfterItsLastStepIsNoFailure) {
   EXPECT_EQ(run.code, 0) << run.output;
   EXPECT_THAT(run.output, AllOf(HasSubstr("[worker-0] done 40\n"),
                                 HasSubstr("[worker-2] done 40\n"),
-                                HasSubstr("lockstepctl: job launched has "
-                                          "completed without worker-1\n")))
+                                HasSubstr("lockstepctl: job launched does not "
+                                          "need worker-1: it is completed\n")))
       << run.output;
 }
 

@@ -217,7 +217,8 @@ void LocalLaunch::OnEnding(const std::string& name, pid_t pid,
 void LocalLaunch::NoteUnneeded(const std::string& worker) {
   supervisor_.Forgive(worker);
   ended_well_.insert(worker);
-  absl::FPrintF(stderr, "lockstepctl: job %s has completed without %s\n",
+  absl::FPrintF(stderr,
+                "lockstepctl: job %s does not need %s: it is completed\n",
                 job_.spec.name, worker);
 }
 
