@@ -6,8 +6,8 @@ usage_test() {
 usage: ./run test [--list] [FILTER]
 
 Builds release, asan and tsan and runs their tests in one ctest run, then prints what
-each label took and may take (tests/budgets.txt). Fails if a test fails, or if all
-together takes more than the total's budget.
+each label took and may take (tests/budgets.txt). Fails if a test fails, or if build and
+tests take more processor time than their budget.
 
 FILTER is a label (unit, transport, demo, asan, tsan, ...) or else a regular expression on
 names, which are PRESET.TEST. Only what such tests need is built. If no test matches, the
@@ -55,7 +55,7 @@ run_test() {
     compile "${words[@]}"
   done
   join_presets "${chosen[@]}"
-  run_and_report $((SECONDS - started)) "${choice[@]}"
+  run_and_report "$started" "${choice[@]}"
 }
 
 # One test tree for all presets: `ctest --test-dir build` runs all of them.
@@ -65,16 +65,20 @@ join_presets() {
 
 ctest_json() { ctest --test-dir build --show-only=json-v1; }
 
-# run_and_report SECONDS_OF_BUILD [CTEST_ARGUMENT ...]
+# The seconds of all children that have ended, in what `times` printed.
+children_seconds() { awk -F '[ms ]' 'NR == 2 { print $1 * 60 + $2 + $4 * 60 + $5 }' "$1"; }
+
+# run_and_report STARTED [CTEST_ARGUMENT ...]
 run_and_report() {
-  local build_seconds="$1" status=0
+  local started="$1" build=$((SECONDS - $1)) status=0
   shift
   rm -f build/tests.xml
   # One test more than cores: some of them wait most of their time.
   ctest --test-dir build --no-tests=error --output-on-failure --no-label-summary \
     -j $(($(jobs_count) + 1)) \
     --output-junit "$PWD/build/tests.xml" "$@" || status=$?
+  times >build/times.txt  # a subshell has children of its own
   ctest_json | python3 tools/run/report_tests.py build/tests.xml tests/budgets.txt \
-    "$build_seconds" || status=1
+    "$build" $((SECONDS - started)) "$(children_seconds build/times.txt)" || status=1
   return "$status"
 }
