@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_path.h"
 
 namespace lockstep::session {
 namespace {
@@ -97,7 +98,7 @@ TEST(IdentityTest, ASpecOfTheProgramGoesBeforeAWorldSize) {
 }
 
 TEST(IdentityTest, ASpecFileIsRead) {
-  const std::string path = testing::TempDir() + "identity_test_spec.yaml";
+  const std::string path = TempPath("spec.yaml");
   std::ofstream(path) << "name: digits\nmesh: data=3\n";
   const auto options = CompleteWith({{"LOCKSTEP_SPEC", path}});
   std::remove(path.c_str());

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_path.h"
 
 namespace lockstep::digits {
 namespace {
@@ -102,20 +103,20 @@ TEST(ParseDigitsTest, RefusesAnEmptyText) {
 }
 
 TEST(ReadDigitsTest, ReadsWhatIsInTheFile) {
-  const std::string path = ::testing::TempDir() + "/some_digits.csv";
+  const std::string path = TempPath("some_digits.csv");
   std::ofstream(path) << EmbeddedCsv();
   EXPECT_EQ(ReadDigits(path).value().size(), 1797u);
 }
 
 TEST(ReadDigitsTest, NamesTheFileInEveryMessage) {
-  const std::string absent = ::testing::TempDir() + "/absent.csv";
+  const std::string absent = TempPath("absent.csv");
   EXPECT_EQ(ReadDigits(absent).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(ReadDigits(absent).status().message()),
               HasSubstr(absent));
   EXPECT_EQ(ReadDigits(::testing::TempDir()).status().code(),
             absl::StatusCode::kInvalidArgument);
 
-  const std::string broken = ::testing::TempDir() + "/broken.csv";
+  const std::string broken = TempPath("broken.csv");
   std::ofstream(broken) << "1,2,3\n";
   EXPECT_THAT(std::string(ReadDigits(broken).status().message()),
               AllOf(HasSubstr(broken), HasSubstr("line 1")));

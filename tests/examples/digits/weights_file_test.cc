@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/temp_path.h"
 
 namespace lockstep::digits {
 namespace {
@@ -17,10 +18,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using Weights = std::vector<NamedWeights>;
-
-std::string TempPath(const std::string& name) {
-  return ::testing::TempDir() + "/" + name;
-}
 
 absl::Status StatusOfText(const std::string& text) {
   const std::string path = TempPath("weights.txt");

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/temp_path.h"
+
 namespace lockstep::weather {
 namespace {
 
@@ -43,7 +45,7 @@ WaterMaps MapsOfOneTile() {
 }
 
 TEST(PictureTest, HasFourMapsAndMarksTheCellThatDiffers) {
-  const std::string path = testing::TempDir() + "weather_picture.png";
+  const std::string path = TempPath("weather_picture.png");
   ASSERT_TRUE(WritePicture(MapsOfOneTile(), path).ok());
   const ReadPng png = ReadPicture(path);
   const int tile_width = 3 * (kColumns + 2 * kHalo);

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
 #include "tests/support/forwarding_tables.h"
+#include "tests/support/temp_path.h"
 
 namespace lockstep {
 namespace {
@@ -493,8 +494,7 @@ TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
   EXPECT_THAT(transport::nccl::NcclCandidates(environment),
               ElementsAre("libmine.so"));
 
-  const std::filesystem::path root =
-      std::filesystem::path(testing::TempDir()) / "nccl_candidates";
+  const std::filesystem::path root = TempPath("nccl_candidates");
   const std::filesystem::path folder =
       root / "lib/python3.11/site-packages/nvidia/nccl/lib";
   std::filesystem::create_directories(folder);

@@ -1,6 +1,9 @@
 // Watches of one process. process_watch_process_test.cc has several.
 
+#include <unistd.h>
+
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,12 +60,14 @@ std::unique_ptr<ProcessWatch> Make() {
   return *std::move(watch);
 }
 
-// A listener at an address of a watch, that is no watch.
+// A listener at an address of a watch, that is no watch. Its name has the
+// process, because this test may run several times at once.
 class Stranger {
  public:
   Stranger()
-      : listener_(*ListenLocally("lockstep-watch-stranger")),
-        address_(absl::StrCat(EndpointOfThisProcess().network, " stranger")) {}
+      : name_(absl::StrCat("stranger-", getpid())),
+        listener_(*ListenLocally("lockstep-watch-" + name_)),
+        address_(absl::StrCat(EndpointOfThisProcess().network, " ", name_)) {}
 
   const std::string& address() const { return address_; }
   FileDescriptor AwaitGuest() {
@@ -73,6 +78,7 @@ class Stranger {
   }
 
  private:
+  std::string name_;
   FileDescriptor listener_;
   std::string address_;
 };
