@@ -2,7 +2,7 @@
 # names.
 #
 #   lockstep_library(NAME  SOURCES a.cc ...  DEPS other ... absl::status ...
-#                          [PCH <a.h> ...])
+#                          [PCH <a.h> ...] [NO_UNITY])
 #   lockstep_proto(NAME    PROTOS a.proto ...)         protobuf classes, and gRPC's of services
 #   lockstep_binary(NAME   SOURCES main.cc  DEPS ...)  into build/<preset>/bin
 #   lockstep_test(NAME     SOURCES a_test.cc ...  DEPS ...  [LABELS unit ...]
@@ -38,7 +38,9 @@
 # With LOCKSTEP_UNITY the sources of a target are compiled together: half the
 # compile time of a clean build, but more after an edit. So names in anonymous
 # namespaces must be unique in their target. NO_UNITY is for sources that cannot
-# be joined (Highway compiles its files several times).
+# be joined (Highway compiles its files several times). CMake's own UNITY_BUILD
+# includes sources by their absolute paths, and then no compiler cache serves a
+# second checkout.
 
 include_guard(GLOBAL)
 
@@ -98,16 +100,56 @@ if(LOCKSTEP_WARNINGS_ARE_ERRORS)
   target_compile_options(lockstep_warnings INTERFACE -Werror)
 endif()
 
+# Compiles the sources of a target BATCH at a time, in their order. Generated ones
+# stay alone, and those with SKIP_UNITY_BUILD_INCLUSION or options of their own:
+# the folder's CMakeLists.txt may give these later.
+function(_lockstep_join_sources name batch)
+  cmake_language(EVAL CODE
+    "cmake_language(DEFER CALL _lockstep_join_sources_now [[${name}]] [[${batch}]])")
+endfunction()
+
+function(_lockstep_join_sources_now name batch)
+  get_target_property(sources ${name} SOURCES)
+  set(alone)
+  set(joined)
+  foreach(source ${sources})
+    get_filename_component(path "${source}" ABSOLUTE)
+    get_source_file_property(skip "${source}" SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(options "${source}" COMPILE_OPTIONS)
+    get_source_file_property(generated "${source}" GENERATED)
+    if(NOT path MATCHES "\\.cc$" OR skip OR options OR generated)
+      list(APPEND alone "${source}")
+    else()
+      file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}" "${path}")
+      list(APPEND joined "${path}")
+    endif()
+  endforeach()
+  list(LENGTH joined count)
+  if(count LESS 2)
+    return()
+  endif()
+  set(first 0)
+  while(first LESS count)
+    list(SUBLIST joined ${first} ${batch} part)
+    list(TRANSFORM part REPLACE "(.+)" "#include \"\\1\"\n")
+    list(JOIN part "" text)
+    set(file "${CMAKE_CURRENT_BINARY_DIR}/joined/${name}_${first}.cc")
+    file(CONFIGURE OUTPUT "${file}" CONTENT "${text}" @ONLY)
+    list(APPEND alone "${file}")
+    math(EXPR first "${first} + ${batch}")
+  endwhile()
+  set_property(TARGET ${name} PROPERTY SOURCES ${alone})
+endfunction()
+
 function(lockstep_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PCH" ${ARGN})
+  cmake_parse_arguments(ARG "NO_UNITY" "" "SOURCES;DEPS;PCH" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
     if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
       set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
-    if(LOCKSTEP_UNITY)
-      set_target_properties(${name} PROPERTIES UNITY_BUILD ON
-                            UNITY_BUILD_BATCH_SIZE ${lockstep_unity_batch})
+    if(LOCKSTEP_UNITY AND NOT ARG_NO_UNITY)
+      _lockstep_join_sources(${name} ${lockstep_unity_batch})
     else()
       target_precompile_headers(${name} PRIVATE ${ARG_PCH})
     endif()
@@ -123,8 +165,9 @@ endfunction()
 function(lockstep_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${LOCKSTEP_UNITY}
-                        UNITY_BUILD_BATCH_SIZE ${lockstep_unity_batch})
+  if(LOCKSTEP_UNITY)
+    _lockstep_join_sources(${name} ${lockstep_unity_batch})
+  endif()
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} lockstep_warnings)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
 endfunction()
@@ -157,8 +200,7 @@ function(lockstep_test name)
                         Threads::Threads lockstep_warnings)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   if(NOT ARG_NO_UNITY)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON
-                          UNITY_BUILD_BATCH_SIZE ${lockstep_unity_batch_of_tests})
+    _lockstep_join_sources(${name} ${lockstep_unity_batch_of_tests})
   endif()
   set_target_properties(${name} PROPERTIES LOCKSTEP_SANITIZED_ONLY ${ARG_SANITIZED_ONLY})
   if(ARG_SANITIZED_ONLY)
