@@ -270,7 +270,8 @@ endfunction()
 
 # Registers the cases of a test, which is declared before, or a command, again:
 # as `entry`, with one label. In one preset: release, or asan if the test is
-# SANITIZED_ONLY.
+# SANITIZED_ONLY. Cases have the label `again` besides: a run of all tests leaves
+# them out, because their program runs whole, and checks only that there are such.
 function(_lockstep_register_again entry label)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
   set(elsewhere asan tsan)
@@ -289,6 +290,8 @@ function(_lockstep_register_again entry label)
     set(ARG_COMMAND ${LOCKSTEP_PYTHON} "${PROJECT_SOURCE_DIR}/tests/regressions/run_cases.py"
         "$<TARGET_FILE:${test}>" "${filter}")
     set(ARG_NEEDS ${test})
+    set_property(GLOBAL APPEND_STRING PROPERTY LOCKSTEP_CASES "$<TARGET_FILE:${test}> ${filter}\n")
+    list(APPEND label again)
   endif()
   if(ARG_SERIAL)
     set(ARG_SERIAL SERIAL)
@@ -314,8 +317,16 @@ function(lockstep_complaint name)
 endfunction()
 
 # Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if
-# it needs everything.
+# it needs everything. Registers the check of what is registered again.
 function(lockstep_list_test_targets)
+  get_property(cases GLOBAL PROPERTY LOCKSTEP_CASES)
+  if(cases)
+    set(list "${PROJECT_BINARY_DIR}/cases.txt")
+    file(GENERATE OUTPUT "${list}" CONTENT "${cases}")
+    lockstep_register_test(cases_registered_again
+      COMMAND ${LOCKSTEP_PYTHON} "${PROJECT_SOURCE_DIR}/tests/regressions/run_cases.py" --check "${list}"
+      LABELS regressions)
+  endif()
   get_property(lines GLOBAL PROPERTY LOCKSTEP_TEST_TARGETS)
   file(WRITE "${PROJECT_BINARY_DIR}/test_targets.txt" "${lines}")
 endfunction()

@@ -137,6 +137,19 @@ class TestTest(House):
         self.assertEqual(self.built("plan_built"), {"asan"})
         self.assertEqual(self.built(), set())
 
+    def test_what_other_tests_run_is_left_out_unless_it_is_named(self):
+        self.write("CMakeLists.txt", CMAKE % "true" + """
+if(PRESET STREQUAL "release")
+  add_test(NAME release.part COMMAND ${CMAKE_COMMAND} -E false)
+  set_tests_properties(release.part PROPERTIES LABELS "unit;again")
+endif()
+""")
+        done = self.run_door("test")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("0 tests failed out of 5", done.stdout)
+        self.assertNotIn("release.part", self.run_door("test", "--list").stdout)
+        self.assertIn("1 tests failed out of 5", self.run_door("test", "unit").stdout)
+
     def test_a_test_that_needs_nothing_has_nothing_built(self):
         done = self.run_door("test", "paper")
         self.assertIn("0 tests failed out of 1", done.stdout)

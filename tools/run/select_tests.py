@@ -2,6 +2,7 @@
 
     ctest --show-only=json-v1 | select_tests.py [--list] [FILTER]
 
+Without a FILTER these are all but those with the label `again`, whose cases others run.
 With --list prints their names, one per line. Otherwise prints how ctest selects them (all, label,
 name), then a line for each preset that has such tests: its name, and the targets to build for
 them (no targets: all; "-": none). Exits with 2, and lists the labels, if no test matches.
@@ -13,11 +14,13 @@ from pathlib import Path
 
 from ctest_json import read_tests
 
+AGAIN = "again"
+
 
 def matching(tests, name_filter):
     """(how, the tests): `how` is all, label or name."""
     if not name_filter:
-        return "all", tests
+        return "all", [test for test in tests if AGAIN not in test.labels]
     if any(name_filter in test.labels for test in tests):
         return "label", [test for test in tests if name_filter in test.labels]
     return "name", [test for test in tests if re.search(name_filter, test.name)]

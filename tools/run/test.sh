@@ -43,6 +43,7 @@ run_test() {
   local lines choice=() words chosen=()
   mapfile -t lines <<<"$selection"
   case "${lines[0]}" in
+    all) choice=(-LE '^again$') ;;
     label) choice=(-L "^$filter\$") ;;
     name) choice=(-R "$filter") ;;
   esac
