@@ -81,6 +81,7 @@ void Write(const record::EpochFinished& from, v1::EpochEndedRecord* to) {
   to->set_epoch(from.epoch.value);
   Write(from.cause, to->mutable_cause());
   to->set_steps(from.steps);
+  to->set_unfinished(ToUtf8(from.unfinished.value));
 }
 
 void Read(const v1::EpochEndedRecord& from, record::EpochFinished* to,
@@ -88,6 +89,7 @@ void Read(const v1::EpochEndedRecord& from, record::EpochFinished* to,
   to->epoch = {from.epoch()};
   d->Message("cause", from.has_cause(), from.cause(), &to->cause);
   to->steps = from.steps();
+  d->Name("unfinished", from.unfinished(), &to->unfinished.value);
 }
 
 void Write(const record::JobEnded& from, v1::JobEndedRecord* to) {

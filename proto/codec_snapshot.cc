@@ -102,6 +102,7 @@ void Write(const record::DurableJob& from, v1::DurableJob* to) {
   WriteNumbers(from.holders, to->mutable_holders());
   to->set_previous_world(from.previous_world);
   if (from.recovery) Write(*from.recovery, to->mutable_recovery());
+  to->set_unfinished(ToUtf8(from.unfinished.value));
 }
 
 void Read(const v1::DurableJob& from, record::DurableJob* to, Decoder* d) {
@@ -147,6 +148,7 @@ void Read(const v1::DurableJob& from, record::DurableJob* to, Decoder* d) {
   ReadRanks("holders", from.holders(), &to->holders, d);
   d->Int("previous_world", from.previous_world(), 0, &to->previous_world);
   d->Optional("recovery", from.has_recovery(), from.recovery(), &to->recovery);
+  d->Name("unfinished", from.unfinished(), &to->unfinished.value);
 }
 
 v1::DurableJob ToProto(const record::DurableJob& job) {

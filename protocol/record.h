@@ -62,6 +62,9 @@ struct EpochFinished {
   EpochId epoch;
   protocol::Cause cause;
   uint64_t steps = 0;  // committed in the job's lifetime, as far as known then
+  // A rank for which the job was not complete: it was to go beyond the last
+  // step of one that had left. Empty: none is known.
+  WorkerName unfinished;
   bool operator==(const EpochFinished&) const = default;
 };
 

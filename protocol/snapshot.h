@@ -64,6 +64,7 @@ struct DurableJob {
   std::optional<SaveCommitted> checkpoint;  // the newest
   protocol::DesiredCommands wanted;         // by an operator
   protocol::Cause cause;                    // of the last epoch's end
+  WorkerName unfinished;                    // as in EpochFinished
   std::optional<JobEnded> ended;            // the job is over
   uint64_t ended_by = 0;                    // the number of that record
   JobName archived_as;   // the name it is kept under; empty: the spec's

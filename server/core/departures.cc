@@ -43,15 +43,23 @@ std::optional<int> Departures::MissedBy(const Members& members,
       return members.RankOf(accusation.reporter);
     }
   }
-  const bool all_may_pass =
-      registry == nullptr && progress.Furthest() <= LastPosition();
-  for (int rank = 0; rank < members.size() && !all_may_pass; ++rank) {
+  if (registry == nullptr) return GoesOn(members, progress);
+  for (int rank = 0; rank < members.size(); ++rank) {
     const RankProgress& standing = progress.of(rank);
     if (!standing.present || standing.withdrawn) continue;
-    if (registry == nullptr ? standing.position > LastPosition()
-                            : registry->begun(rank)) {
-      return rank;
-    }
+    if (registry->begun(rank)) return rank;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> Departures::GoesOn(const Members& members,
+                                      const ProgressTracker& progress) const {
+  if (first_leaver_ < 0 || progress.Furthest() <= LastPosition())
+    return std::nullopt;
+  for (int rank = 0; rank < members.size(); ++rank) {
+    const RankProgress& standing = progress.of(rank);
+    if (!standing.present || standing.withdrawn) continue;
+    if (standing.position > LastPosition()) return rank;
   }
   return std::nullopt;
 }

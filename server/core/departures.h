@@ -47,6 +47,9 @@ class Departures {
   std::optional<int> MissedBy(const Members& members,
                               const ProgressTracker& progress,
                               const Registry* registry) const;
+  // A rank beyond the last step of a leaver.
+  std::optional<int> GoesOn(const Members& members,
+                            const ProgressTracker& progress) const;
   // The rank is where the last step of a leaver ended: the step that it is in
   // cannot end.
   bool IsMissedAt(int rank, const ProgressTracker& progress) const;

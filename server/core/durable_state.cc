@@ -79,6 +79,7 @@ struct Change {
     job.holders = body.holders;
     job.left.clear();
     job.recovery.reset();
+    job.unfinished = {};
     job.wanted.saves = 0;
     job.wanted.growths = 0;
     job.checkpoint_prepared.reset();
@@ -110,6 +111,7 @@ struct Change {
     job.epoch_lives = false;
     job.cause = body.cause;
     job.steps = body.steps;
+    job.unfinished = body.unfinished;
     return absl::OkStatus();
   }
 

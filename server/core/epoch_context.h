@@ -36,7 +36,8 @@ enum class Again { kIfBudgetAllows, kNever, kWhenWorkersCome, kIfDesired };
 struct EpochEnd {
   protocol::Cause cause;
   Again again = Again::kIfBudgetAllows;
-  std::vector<int> lost;  // ranks whose workers are lost by this end
+  std::vector<int> lost;       // ranks whose workers are lost by this end
+  WorkerName unfinished = {};  // as in record::EpochFinished
 };
 
 // The epoch as its parts see it while they handle one event.

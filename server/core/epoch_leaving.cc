@@ -40,7 +40,8 @@ std::optional<EpochEnd> Epoch::Leave(int rank, const protocol::Leave& leave,
                          leave.reason.empty() ? "" : ": ", leave.reason,
                          WhereIs(rank, context.now()))},
                     Again::kIfBudgetAllows,
-                    {}};
+                    {},
+                    worker.name};
   }
   if (departures_.count() == 0 && leave.command) {
     context.Remember(AllRanks(*leave.command, leave.steps));
@@ -93,6 +94,8 @@ std::optional<EpochEnd> Epoch::EndIfLeaverIsMissed(
 EpochEnd Epoch::EndByLeaver(int rank, const EpochContext& context) const {
   const int first = departures_.first_leaver();
   const Worker& leaver = members_.At(first);
+  std::optional<int> unfinished = departures_.GoesOn(members_, progress());
+  if (!started_) unfinished = rank;
   return {
       {.kind = CauseKind::kLeft,
        .workers = {leaver.name},
@@ -103,7 +106,8 @@ EpochEnd Epoch::EndByLeaver(int rank, const EpochContext& context) const {
            Count(departures_.left_at(), "step"), members_.NameAt(rank).value,
            WhereIs(rank, context.now()))},
       Again::kIfBudgetAllows,
-      {}};
+      {},
+      unfinished ? members_.NameAt(*unfinished) : WorkerName{}};
 }
 
 }  // namespace lockstep::core

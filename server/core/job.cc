@@ -45,7 +45,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
                     epoch_->members().WhoIs(*goes),
                     " has the most bad links, and goes");
   }
-  const auto& [reason, again, lost] = end;
+  const auto& [reason, again, lost, unfinished] = end;
   Cause cause = reason;
   const EpochId id = durable_.epoch;
   const auto members = epoch_->members().list();
@@ -85,7 +85,8 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
                     ByOperator("drained", durable_.wanted.reason));
   }
   step_ = committed();
-  context.out.Record(name(), record::EpochFinished{id, cause, step_});
+  context.out.Record(name(),
+                     record::EpochFinished{id, cause, step_, unfinished});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
            context);
   epoch_.reset();

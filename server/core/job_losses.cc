@@ -149,8 +149,8 @@ void Job::AddProof(const protocol::Evidence& evidence, const Worker* subject,
   protocol::Cause cause = durable_.cause;
   cause.message += AddedProof(cause.message);
   context.out.Record(
-      name(),
-      record::EpochFinished{durable_.epoch, std::move(cause), durable_.steps});
+      name(), record::EpochFinished{durable_.epoch, std::move(cause),
+                                    durable_.steps, durable_.unfinished});
 }
 
 std::string Job::AddedProof(const std::string& message) const {

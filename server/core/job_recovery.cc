@@ -182,20 +182,21 @@ bool Job::IsGone(const protocol::Member& member) const {
 
 // Somebody has the result of the last step, and nobody that holds the state is
 // there to go on: those that do left, too, or are lost. Without a decision
-// these are all members. A rank that was missed by one that left wanted more.
+// these are all members. Nobody completes the job for one that was to go on.
 bool Job::AllHaveFinished() const {
   if (epoch_ || over() || durable_.left.empty()) return false;
-  const bool wanted_more = durable_.cause.kind == CauseKind::kLeft;
+  const WorkerName& unfinished = durable_.unfinished;
+  if (!unfinished.value.empty() && durable_.left.count(unfinished) == 0)
+    return false;
   uint64_t steps = step_;
   if (durable_.recovery) {
     steps = durable_.recovery->steps;
     for (const uint32_t rank : durable_.recovery->holders) {
       const protocol::Member& holder = durable_.members[rank];
       const bool has_left = durable_.left.count(holder.worker) > 0;
-      if (!has_left && (wanted_more || !IsGone(holder))) return false;
+      if (!has_left && !IsGone(holder)) return false;
     }
-  } else if (wanted_more || !recovery_ || !recovery_->settled() ||
-             recovery_->any_reported()) {
+  } else if (!recovery_ || !recovery_->settled() || recovery_->any_reported()) {
     return false;
   }
   return std::any_of(

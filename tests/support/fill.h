@@ -576,8 +576,8 @@ inline void Fill(Source& s, record::PlanAdopted& v) {
   All(s, epoch, revision, digest, observed_order);
 }
 inline void Fill(Source& s, record::EpochFinished& v) {
-  auto& [epoch, cause, steps] = v;
-  All(s, epoch, cause, steps);
+  auto& [epoch, cause, steps, unfinished] = v;
+  All(s, epoch, cause, steps, unfinished);
 }
 inline void Fill(Source& s, record::WorkerLeft& v) {
   auto& [epoch, worker, steps, verdict, command] = v;
@@ -783,13 +783,13 @@ inline void Fill(Source& s, record::DurableJob& v) {
   auto& [spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
          members, members_digests, revision, plan_digest, observed_order,
          holders, previous_world, left, recovery, checkpoint_prepared,
-         checkpoint, wanted, cause, ended, ended_by, archived_as, adopted,
-         epoch_floor] = v;
+         checkpoint, wanted, cause, unfinished, ended, ended_by, archived_as,
+         adopted, epoch_floor] = v;
   FillRanks(s, holders);
   All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
       members, members_digests, revision, plan_digest, observed_order,
       previous_world, left, recovery, checkpoint_prepared, checkpoint, wanted,
-      cause, ended, ended_by, archived_as, adopted, epoch_floor);
+      cause, unfinished, ended, ended_by, archived_as, adopted, epoch_floor);
 }
 inline void Fill(Source& s, record::Record& v) {
   auto& [number, job, body] = v;

@@ -108,6 +108,7 @@ class Promises {
     std::string digest;
     Revision revision;  // adopted
     protocol::Cause cause;
+    WorkerName unfinished;  // as in EpochFinished
     std::set<EpochId> ended;
     std::set<EpochId> decided;  // how to recover from them
     std::optional<protocol::RecoveryDecision> recovery;  // of the newest
@@ -279,6 +280,7 @@ class Promises {
     job.lives = false;
     job.ended.insert(r.epoch);
     job.cause = r.cause;
+    job.unfinished = r.unfinished;
     ++causes_[r.cause.kind];
     EXPECT_FALSE(r.cause.message.empty());
     CheckCause(job, r.cause);
@@ -290,6 +292,7 @@ class Promises {
     EXPECT_FALSE(job.over);
     EXPECT_EQ(r.cause.kind, job.cause.kind);
     EXPECT_EQ(r.cause.workers, job.cause.workers);
+    EXPECT_EQ(r.unfinished, job.unfinished);
     EXPECT_GT(r.cause.message.size(), job.cause.message.size());
     EXPECT_EQ(r.cause.message.rfind(job.cause.message, 0), 0u);
     job.cause = r.cause;
@@ -297,6 +300,9 @@ class Promises {
   void Persisted(JobSeen& job, const record::JobEnded& r) {
     if (r.outcome == record::JobOutcome::kCompleted) {
       EXPECT_FALSE(job.left.empty());
+      EXPECT_TRUE(job.lives || job.unfinished.value.empty() ||
+                  job.left.count(job.unfinished) > 0)
+          << job.unfinished.value << " was to go on";
       for (size_t rank = 0; rank < job.members.size(); ++rank) {
         // After a recovery from the last step: those that hold its state.
         // Without a decision: those that are not lost.

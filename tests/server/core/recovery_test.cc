@@ -13,6 +13,7 @@
 namespace lockstep::core {
 namespace {
 
+using protocol::CauseKind;
 using protocol::EpochReport;
 using protocol::Phase;
 using protocol::RecoveryDecision;
@@ -396,6 +397,48 @@ TEST_F(ReportedHungMemberTest, IsNamedAndAwaited) {
   EXPECT_EQ(view.stalls[0].text,
             "epoch 1 ended 49s ago, and w-2 (host a, pid 102) has not joined "
             "again");
+}
+
+// --- Members that left after the last step ----------------------------------
+
+// Two have left after the last step, and the third sees their connections
+// close.
+class LastLeaverTest : public testing::Test {
+ protected:
+  LastLeaverTest() {
+    fixture_.RunAll();
+    fixture_.Says(1, protocol::Leave{.clean = true, .steps = 6});
+    fixture_.Says(2, protocol::Leave{.clean = true, .steps = 6});
+  }
+  void Dies(int i) {
+    fixture_.Step(ReportEvidence{
+        {2}, fixture_.job(), "", CoordinatorFixture::DeathOf(i, "signal 9")});
+  }
+
+  CoordinatorFixture fixture_{RestartingSpec(3)};
+};
+
+TEST_F(LastLeaverTest, CompletesTheJobThoughItMissedTheOthers) {
+  fixture_.Says(3, CoordinatorFixture::ResetBy(1));
+  EXPECT_EQ(fixture_.View().cause.kind, CauseKind::kLeft);
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
+  fixture_.Says(3, protocol::Leave{.clean = true, .steps = 6}, {1});
+  EXPECT_EQ(fixture_.View().state, JobState::kCompleted);
+}
+
+TEST_F(LastLeaverTest, CompletesTheJobThoughItDiesInTheLastStep) {
+  fixture_.Says(3, Stands(5, Phase::kVerdict));
+  fixture_.Says(3, CoordinatorFixture::ResetBy(1));
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
+  Dies(3);
+  EXPECT_EQ(fixture_.View().state, JobState::kCompleted);
+}
+
+TEST_F(LastLeaverTest, DoesNotCompleteTheJobIfItWantedMore) {
+  fixture_.Says(3, Stands(6, Phase::kTransfer));
+  EXPECT_EQ(fixture_.View().cause.kind, CauseKind::kLeft);
+  Dies(3);
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
 }
 
 // A rank whose evidence had no effect here has ended its epoch alone.
