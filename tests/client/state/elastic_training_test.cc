@@ -104,6 +104,7 @@ class ElasticTrainingTest : public InprocJobFixture,
 
   std::optional<Outage> TakeDue(int worker, int64_t step, bool at_growth) {
     MutexLock lock(&mutex_);
+    if (one_a_step_ && step <= last_outage_) return std::nullopt;
     const auto due = std::find_if(
         outages_.begin(), outages_.end(), [&](const Outage& outage) {
           return outage.worker == worker && outage.step <= step &&
@@ -112,6 +113,7 @@ class ElasticTrainingTest : public InprocJobFixture,
     if (due == outages_.end()) return std::nullopt;
     const Outage outage = *due;
     outages_.erase(due);
+    last_outage_ = step;
     return outage;
   }
 
@@ -248,6 +250,10 @@ class ElasticTrainingTest : public InprocJobFixture,
 
   Mutex mutex_;
   std::vector<Outage> outages_;
+  // A job gives up when one step fails three times, and several may be due
+  // where a worker comes back late.
+  bool one_a_step_ = false;
+  int64_t last_outage_ = -1;          // the step of the newest
   std::map<int, absl::Status> ends_;  // of those that did not die for good
   std::vector<int> worlds_;           // of the epochs, in order
   std::atomic<int64_t> furthest_ = 0;
@@ -357,6 +363,7 @@ TEST_F(ElasticTrainingTest, ASpareThatWasNotNeededIsTold) {
 }
 
 TEST_P(ElasticTrainingTest, AnyOutagesEndInTheSameState) {
+  one_a_step_ = true;
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   if (GetParam() % 2 == 0) spec_.mesh = {{{"data", 2}, {"model", 2}}};
   spec_.elastic.wait = absl::Milliseconds(random() % 20);
