@@ -70,6 +70,15 @@ Stranger Unproven(const protocol::Hello& hello) {
       hello.generation.value, hello.worker.value))};
 }
 
+// Sent before its Welcome, on a stream that broke. A new secret would reach
+// nobody, and end the one that the worker has.
+Stranger Late(const Worker& holder) {
+  return {absl::AbortedError(
+      absl::StrFormat("%s has the secret of generation %d, and this Hello was "
+                      "sent before",
+                      holder.name.value, holder.generation.value))};
+}
+
 absl::Status ProvenDead(const Worker& holder) {
   return absl::FailedPreconditionError(absl::StrFormat(
       "generation %d of %s is over: it was reported dead (%s)",
@@ -195,6 +204,8 @@ Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
   }
   const Worker* holder = state.roster.Find(hello.worker);
   if (holder != nullptr && !holder->exited.empty()) return ProvenDead(*holder);
+  if (holder != nullptr && holder->has_secret && hello.generation.value == 0)
+    return Late(*holder);
   return SameIncarnation{};
 }
 

@@ -10,6 +10,9 @@
 //   newest          proven dead                 refused: fenced
 //   newest          any                         the same incarnation resumes
 //   0, the newest's
+//   incarnation     has its secret              a stranger: an earlier Hello
+//                                               comes late
+//   0, the newest's
 //   incarnation     any                         the same incarnation; a new
 //                                               secret, as its Welcome was lost
 //   0               suspect                     a new incarnation; the old one

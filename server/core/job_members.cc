@@ -207,6 +207,7 @@ void Job::Receive(SessionId session, const WorkerName& name,
   Worker* worker = roster_.Find(name);
   if (worker == nullptr || worker->session != session) return;
   worker->heard = context.now;
+  worker->has_secret = true;
   worker->trains_unheard = false;
   if (worker->holds_rank() && !over()) {
     leases_.Set(name, context.now + spec().timeouts.lease);

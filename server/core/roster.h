@@ -40,6 +40,8 @@ struct Worker {
   absl::Time since;  // when it was welcomed
   absl::Time heard;
   bool arrived = false;
+  // It said something after its Welcome, so it has its secret.
+  bool has_secret = false;
   std::string broke;  // suspect: why its stream ended
   absl::Time broke_at = absl::InfinitePast();
   // It trains though its lease or resume window has passed; noted once.

@@ -31,6 +31,7 @@ struct Case {
   bool epoch_lives;
   bool full;
   bool dead;
+  bool has_secret;
 };
 
 constexpr Generation kNewest{3};
@@ -51,6 +52,7 @@ std::string Judged(const Case& c) {
       case Holder::kLeft: roster.Move(&worker, WorkerState::kLeft); break;
     }
     if (c.dead) worker.exited = "signal 9";
+    worker.has_secret = c.has_secret;
   }
   while (c.full && roster.ranks_held() < 2) {
     roster.Begin(W(10 + roster.ranks_held()), {1}, process, At(0));
@@ -105,6 +107,8 @@ std::string Expected(const Case& c) {
   const bool same =
       c.speaks == Speaks::kNewest || c.speaks == Speaks::kSameIncarnation;
   if (same && c.dead && !nobody) return "FAILED_PRECONDITION";
+  if (c.speaks == Speaks::kSameIncarnation && c.has_secret && !nobody)
+    return "stranger: ABORTED";
   if (same) return "same incarnation";
   if (c.holder == Holder::kSuspect) return "new incarnation";
   if (!gone) {
@@ -118,21 +122,22 @@ TEST(AdmissionTest, AgreesWithItsTableInEveryCase) {
   int cases = 0;
   for (int holder = 0; holder < 6; ++holder) {
     for (int speaks = 0; speaks < kSpeakers; ++speaks) {
-      for (int bits = 0; bits < 32; ++bits) {
+      for (int bits = 0; bits < 64; ++bits) {
         const Case c{.holder = static_cast<Holder>(holder),
                      .speaks = static_cast<Speaks>(speaks),
                      .arrived = (bits & 1) != 0 && holder < 4,
                      .same_process = (bits & 2) != 0,
                      .epoch_lives = (bits & 4) != 0,
                      .full = (bits & 8) != 0,
-                     .dead = (bits & 16) != 0};
+                     .dead = (bits & 16) != 0,
+                     .has_secret = (bits & 32) != 0};
         EXPECT_EQ(Judged(c), Expected(c)) << "holder " << holder << ", speaks "
                                           << speaks << ", bits " << bits;
         ++cases;
       }
     }
   }
-  EXPECT_EQ(cases, 6 * kSpeakers * 32);
+  EXPECT_EQ(cases, 6 * kSpeakers * 64);
 }
 
 }  // namespace

@@ -177,6 +177,18 @@ TEST(IdentityTest, AGuessedGenerationIsNotToldHowTheJobEnded) {
               EffectsAre(Closes(5, StatusCode::kPermissionDenied)));
 }
 
+TEST(IdentityTest, AHelloThatComesLateEndsNoSecretThatIsUsed) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  EXPECT_THAT(fixture.Hello(5, fixture.HelloOf(1)),
+              EffectsAre(Closes(5, StatusCode::kAborted,
+                                StartsWith("w-1 has the secret"))));
+  EXPECT_THAT(fixture.Says(1, protocol::Heartbeat{}), NoEffects());
+  EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kReady);
+  fixture.Closes(1);
+  EXPECT_THAT(fixture.Resume(6, 1), Includes(Sends(6, WelcomeBack(1))));
+}
+
 TEST(IdentityTest, EachAnswerToAHelloWithoutAGenerationHasAnotherSecret) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);

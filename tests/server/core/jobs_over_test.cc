@@ -116,8 +116,10 @@ TEST(JobsOverTest, AHelloDoesNotTakeTheNameOver) {
   CoordinatorFixture fixture;
   fixture.RunAll();
   Stops(fixture, "digits");
+  protocol::Hello hello = fixture.HelloOf(2);
+  hello.incarnation = 99;
   EXPECT_THAT(
-      fixture.Hello(9, fixture.HelloOf(2)),
+      fixture.Hello(9, hello),
       Refuses(9, StatusCode::kFailedPrecondition, HasSubstr("is over")));
 }
 
