@@ -143,6 +143,12 @@ absl::StatusOr<Recovery> Session::Impl::CarryOut(
   }
   const RecoveryPart part = session::PartOf(decision, rank(), position.step);
   if (part == RecoveryPart::kNewcomer) return recovery;
+  if (part == RecoveryPart::kStartAgain) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "this process has passed step %d, and was presumed lost: job %s begins "
+        "with step 0 again, and so must the process",
+        position.step - 1, spec().name));
+  }
   recovery.holds_state = true;
   recovery.kind = RecoveryKind::kReplay;
   if (part == RecoveryPart::kRollForward) {

@@ -18,6 +18,9 @@ enum class RecoveryPart : uint8_t {
   kNewcomer = 1,  // its state is not the one that training goes on with
   kReplay,        // its state is, without the step in progress
   kRollForward,   // its state is, once the step in progress is applied
+  // The job begins anew, and this process has passed a step: its state is not
+  // the one that a program begins with, which newcomers may be asked for.
+  kStartAgain,
 };
 
 // The part of `rank`, which reported that it has passed `steps` steps.
@@ -26,7 +29,10 @@ inline RecoveryPart PartOf(const protocol::RecoveryDecision& decision, int rank,
   const bool holds =
       std::find(decision.holders.begin(), decision.holders.end(),
                 static_cast<uint32_t>(rank)) != decision.holders.end();
-  if (!holds) return RecoveryPart::kNewcomer;
+  if (!holds) {
+    return decision.steps == 0 && steps > 0 ? RecoveryPart::kStartAgain
+                                            : RecoveryPart::kNewcomer;
+  }
   return steps == decision.steps ? RecoveryPart::kReplay
                                  : RecoveryPart::kRollForward;
 }
