@@ -58,10 +58,20 @@ void ControlNetwork::ToCoordinator(uint64_t id,
   Stream& stream = streams_.at(id);
   events_.At(ArrivalAtCoordinator(stream),
              [this, id, message = std::move(message)]() mutable {
-               const Stream& stream = streams_.at(id);
-               if (stream.cut || !stream.coordinator_end) return;
-               server_.Receive(id, std::move(message));
+               Deliver(id, std::move(message));
              });
+}
+
+void ControlNetwork::Deliver(uint64_t id, protocol::ToCoordinator message) {
+  const Stream& stream = streams_.at(id);
+  if (stream.cut || !stream.coordinator_end) return;
+  if (events_.now() < stream.late) {
+    return events_.At(stream.late,
+                      [this, id, message = std::move(message)]() mutable {
+                        Deliver(id, std::move(message));
+                      });
+  }
+  server_.Receive(id, std::move(message));
 }
 
 void ControlNetwork::ToWorker(uint64_t id, protocol::ToWorker message) {
@@ -125,6 +135,15 @@ void ControlNetwork::Cut(uint64_t id) {
   Stream& stream = streams_.at(id);
   stream.cut = true;
   EndAtWorker(id, absl::UnavailableError("cut"));
+  EndAtCoordinator(id);
+}
+
+void ControlNetwork::BreakAtWorker(uint64_t id, absl::Time then) {
+  Stream& stream = streams_.at(id);
+  if (!stream.worker_end || stream.cut) return;
+  stream.late = then;
+  stream.to_coordinator = std::max(stream.to_coordinator, then);
+  EndAtWorker(id, absl::UnavailableError("broken"));
   EndAtCoordinator(id);
 }
 

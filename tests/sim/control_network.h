@@ -3,8 +3,11 @@
 //
 // As in TCP, nothing within a stream is lost or reordered. A cut loses the data
 // in flight, and both ends notice it at different times, so the Hello of a new
-// stream may arrive before the end of the old one. A direction that is blocked
-// delivers late, or, after the keepalive's time, the stream is cut.
+// stream may arrive before the end of the old one. Or the worker's end breaks
+// alone: what it has sent arrives late, also after what it says again on the
+// next stream, so the coordinator receives it twice and in another order. A
+// direction that is blocked delivers late, or, after the keepalive's time, the
+// stream is cut.
 
 #ifndef LOCKSTEP_TESTS_SIM_CONTROL_NETWORK_H_
 #define LOCKSTEP_TESTS_SIM_CONTROL_NETWORK_H_
@@ -65,6 +68,9 @@ class ControlNetwork {
 
   // --- Faults ---
   void Cut(uint64_t stream);
+  // Only the worker's end breaks; what is in flight, and the end, reach the
+  // coordinator by then.
+  void BreakAtWorker(uint64_t stream, absl::Time then);
   // Nothing leaves or reaches the host before `until`; zero: not blocked.
   void Block(const std::string& host, absl::Time to_coordinator,
              absl::Time to_worker);
@@ -79,7 +85,9 @@ class ControlNetwork {
     uint64_t number = 0;     // in the session
     bool worker_end = true;  // open from the worker's view
     bool coordinator_end = false;
-    bool cut = false;           // nothing arrives after it
+    bool cut = false;  // nothing arrives after it
+    // Nothing arrives at the coordinator earlier: it is in flight for long.
+    absl::Time late = absl::InfinitePast();
     absl::Time to_coordinator;  // when its last message arrives
     absl::Time to_worker;
   };
@@ -91,6 +99,7 @@ class ControlNetwork {
   absl::Duration Latency();
   absl::Time ArrivalAtCoordinator(Stream& stream);
   absl::Time ArrivalAtWorker(Stream& stream);
+  void Deliver(uint64_t stream, protocol::ToCoordinator message);
   void EndAtWorker(uint64_t stream, absl::Status status);
   void EndAtCoordinator(uint64_t stream);
 

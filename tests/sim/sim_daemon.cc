@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/codec.h"
+#include "server/core/secret.h"
 #include "server/runtime/replay.h"
 
 namespace lockstep::sim {
@@ -26,6 +27,7 @@ SimDaemon::SimDaemon(const Surroundings* world, SimDisk* disk,
       options_(options),
       core_({.secret_seed = absl::StrCat("seed ", options.number)}),
       follower_({}),
+      disk_(*disk),
       journal_(disk, [this](std::function<void()> done) {
         After(world_.draw(options_.sync_max), std::move(done));
       }) {
@@ -50,14 +52,41 @@ void SimDaemon::Start() {
     return world_.violated(absl::StrCat("the journal does not replay: ",
                                         replayed.status().message()));
   }
+  CheckReplayed();
   safe_ = *core::StateOf(core::SnapshotOf(core_.durable()));
   follower_.Restore(*core::StateOf(core::SnapshotOf(core_.durable())));
   Apply(core::TimerExpired{});
 }
 
+// A snapshot stands for the records that it replaces.
+void SimDaemon::CheckReplayed() {
+  const uint64_t found = core_.durable().records;
+  if (found > disk_.written.size()) {
+    return world_.violated("the disk has records that were never written");
+  }
+  disk_.written.resize(found);
+  core::DurableState was;
+  for (const record::Record& record : disk_.written) {
+    if (!core::Apply(record, &was).ok()) {
+      return world_.violated("a record that was written cannot follow");
+    }
+  }
+  if (!(was == core_.durable())) {
+    world_.violated(absl::StrCat(
+        "a restarted coordinator finds another state after record ", found,
+        " than the one that was live"));
+  }
+}
+
 void SimDaemon::Apply(const core::Event& event) {
   if (world_.now() < stopped_until_) {
     return After(absl::ZeroDuration(), [this, event] { Apply(event); });
+  }
+  if (const auto* received = std::get_if<core::MessageReceived>(&event)) {
+    const auto& body = received->message.body;
+    if (const auto* hello = std::get_if<protocol::Hello>(&body)) {
+      hellos_[received->session.value] = *hello;
+    }
   }
   core::Effects effects = core_.Step(options_.clock.Local(world_.now()), event);
   const std::vector<record::Record> records = gate_.Admit(std::move(effects));
@@ -70,6 +99,10 @@ void SimDaemon::Apply(const core::Event& event) {
 }
 
 void SimDaemon::Append(const record::Record& record) {
+  disk_.written.push_back(record);
+  if (const auto* end = std::get_if<record::EpochFinished>(&record.body)) {
+    CheckDead(*end);
+  }
   if (!follower_.Replay(record).ok()) {
     world_.violated(absl::StrCat("record ", record.number, " cannot follow"));
   }
@@ -94,7 +127,7 @@ void SimDaemon::Append(const record::Record& record) {
 void SimDaemon::Deliver() {
   for (const core::Effect& effect : gate_.Release()) {
     if (const auto* send = std::get_if<core::Send>(&effect)) {
-      CheckPromised(send->message);
+      CheckPromised(send->session.value, send->message);
       world_.send(send->session.value, send->message);
     } else if (const auto* close = std::get_if<core::CloseSession>(&effect)) {
       world_.close(close->session.value, close->status);
@@ -122,8 +155,54 @@ void SimDaemon::Wake() {
   });
 }
 
+// Proof is about one process, and not about its name.
+void SimDaemon::CheckDead(const record::EpochFinished& finished) {
+  if (finished.cause.kind != protocol::CauseKind::kProcessDied) return;
+  for (const auto& [name, job] : core_.durable().jobs) {
+    if (job.epoch != finished.epoch) continue;
+    for (const protocol::Member& member : job.members.items()) {
+      const auto& dead = finished.cause.workers;
+      const bool is_dead =
+          std::find(dead.begin(), dead.end(), member.worker) != dead.end();
+      if (is_dead && world_.lives(static_cast<uint64_t>(member.process.pid))) {
+        world_.violated(absl::StrCat("epoch ", finished.epoch.value,
+                                     " ends because ", member.worker.value,
+                                     " died, which lives"));
+      }
+    }
+  }
+}
+
+void SimDaemon::CheckWelcome(uint64_t stream, const core::DurableJob& job,
+                             Generation welcomed) const {
+  const auto hello = hellos_.find(stream);
+  if (hello == hellos_.end()) {
+    return world_.violated("a process is welcomed that said no Hello");
+  }
+  const std::string& name = hello->second.worker.value;
+  const auto holder = job.name_holders.find(hello->second.worker);
+  if (holder == job.name_holders.end() ||
+      holder->second.generation < welcomed) {
+    return world_.violated(
+        absl::StrCat("not durable when sent: the generation of ", name));
+  }
+  if (holder->second.generation > welcomed) {
+    return world_.violated(
+        absl::StrCat("generation ", welcomed.value, " of ", name,
+                     " is welcomed, though it is over: the newest is ",
+                     holder->second.generation.value));
+  }
+  const bool resumes = hello->second.generation.value != 0;
+  if (resumes &&
+      !core::SecretOpens(hello->second.secret, holder->second.secret_hash)) {
+    world_.violated(absl::StrCat("a process that does not know the secret of ",
+                                 name, " is welcomed"));
+  }
+}
+
 // What the message promises must be in the durable records.
-void SimDaemon::CheckPromised(const protocol::ToWorker& message) const {
+void SimDaemon::CheckPromised(uint64_t stream,
+                              const protocol::ToWorker& message) const {
   const auto require = [&](bool holds, const char* what) {
     if (!holds) world_.violated(absl::StrCat("not durable when sent: ", what));
   };
@@ -139,11 +218,7 @@ void SimDaemon::CheckPromised(const protocol::ToWorker& message) const {
     require(job.holders == formed->holders, "the holders");
   } else if (const auto* welcome =
                  std::get_if<protocol::Welcome>(&message.body)) {
-    bool assigned = false;
-    for (const auto& [name, holder] : job.name_holders) {
-      assigned |= holder.generation >= welcome->generation;
-    }
-    require(assigned, "the generation");
+    CheckWelcome(stream, job, welcome->generation);
   } else if (const auto* plan =
                  std::get_if<protocol::PlanReady>(&message.body)) {
     require(job.epoch > message.epoch || job.revision >= plan->revision,

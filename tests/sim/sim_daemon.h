@@ -6,13 +6,17 @@
 //                            SimJournal┘    └ durable
 //
 // After every event it checks that a replay of the records gives the live
-// state, and that nothing was sent that is not durable.
+// state; at its start, that what the disk has (a snapshot, frames) gives the
+// state that was live after the same record; of every message, that what it
+// promises is durable, and that it is for a process with the newest generation
+// and its secret; of every death that is proven, that the process is dead.
 
 #ifndef LOCKSTEP_TESTS_SIM_SIM_DAEMON_H_
 #define LOCKSTEP_TESTS_SIM_SIM_DAEMON_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -35,6 +39,8 @@ class SimDaemon {
     std::function<void(uint64_t stream, absl::Status)> close;
     std::function<void(std::string)> note;
     std::function<void(std::string)> violated;
+    // The process of a worker, by its number in the world, lives.
+    std::function<bool(uint64_t process)> lives;
   };
   struct Options {
     uint64_t number = 1;  // of this process: 1, 2, 3, ...
@@ -63,7 +69,11 @@ class SimDaemon {
   void Append(const record::Record& record);
   void Deliver();
   void Wake();
-  void CheckPromised(const protocol::ToWorker& message) const;
+  void CheckReplayed();
+  void CheckDead(const record::EpochFinished& finished);
+  void CheckPromised(uint64_t stream, const protocol::ToWorker& message) const;
+  void CheckWelcome(uint64_t stream, const core::DurableJob& job,
+                    Generation welcomed) const;
 
   const Surroundings& world_;
   const Options options_;
@@ -71,7 +81,9 @@ class SimDaemon {
   core::Coordinator follower_;  // replays every record
   core::DurableState safe_;     // of the durable records
   runtime::DurabilityGate gate_;
+  SimDisk& disk_;
   SimJournal journal_;
+  std::map<uint64_t, protocol::Hello> hellos_;  // the last of each stream
   absl::Time wake_ = absl::InfiniteFuture();
   absl::Time stopped_until_ = absl::InfinitePast();
   int since_snapshot_ = 0;

@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/record.h"
 #include "server/journal/frame.h"
 #include "server/journal/journal.h"
 
@@ -30,6 +31,9 @@ struct SimDisk {
   journal::Chain base;                // the end of what the snapshot replaces
   std::vector<std::string> frames;
   size_t safe = 0;  // of `frames`: they survive a crash of the machine
+  // All records that were ever written, but for those that a crash has lost. No
+  // part of the disk: what a restart finds is compared with it.
+  std::vector<record::Record> written;
 
   // Unsynced frames are lost, but for a random number; the last of these may be
   // torn.

@@ -24,7 +24,7 @@ class Trainer::StreamEnd final : public StreamUser {
   StreamEnd(Trainer* trainer, uint64_t session)
       : trainer_(trainer->weak_from_this()),
         session_(session),
-        host_(trainer->name()) {}
+        host_(trainer->host()) {}
 
   void RunAwake(std::function<void()> what) override {
     if (const auto trainer = trainer_.lock()) {
@@ -43,7 +43,9 @@ class Trainer::StreamEnd final : public StreamUser {
 };
 
 Trainer::Trainer(TrainingWorld* world, const Options& options)
-    : world_(*world), options_(options) {}
+    : world_(*world),
+      options_(options),
+      host_(absl::StrCat(options.name, "#", options.process)) {}
 
 void Trainer::Start() { StartSession(std::nullopt); }
 
@@ -91,7 +93,7 @@ DataPlane::Schedule Trainer::Scheduler() {
       [weak = weak_from_this(), session = session_](std::function<void()> run) {
         const auto self = weak.lock();
         if (self == nullptr || self->session_ != session) return;
-        const bool is_slow = self->world_.Toss(0.1);
+        const bool is_slow = self->world_.IsSlow(self->view().rank);
         self->After(self->world_.Draw(absl::Milliseconds(is_slow ? 80 : 3)),
                     std::move(run));
       };
@@ -116,10 +118,11 @@ void Trainer::StartSession(std::optional<protocol::HeldState> held) {
   failed_peers_.clear();
   state_ = std::make_unique<session::StateRegistry>();
   end_ = std::make_shared<StreamEnd>(this, session_);
+  incarnation_ = world_.NextIncarnation();
   machine_ = std::make_unique<session::Machine>(session::MachineOptions{
       .job = {world_.spec().name},
       .worker = {name()},
-      .incarnation = world_.NextIncarnation(),
+      .incarnation = incarnation_,
       .spec = world_.spec(),
       .process = {.host = "host-" + name(),
                   .pid = static_cast<int64_t>(process()),
@@ -358,6 +361,7 @@ void Trainer::Resume() {
   if (healthy.empty() || !recovery.ok()) {
     ++world_.counts().restores;
     model_ = world_.checkpoint();
+    next_job_step_ = view().first_step;
     scoped_ = static_cast<int64_t>(model_.size());
     state_->NoteLoaded();
     return begin();
@@ -384,6 +388,7 @@ void Trainer::TakeState(const Offer& holder) {
   }
   ++world_.counts().received;
   model_ = *holder.model;
+  next_job_step_ = view().first_step;
   scoped_ = static_cast<int64_t>(model_.size());
   state_->NoteLoaded();
 }

@@ -64,9 +64,14 @@ class Trainer final : public std::enable_shared_from_this<Trainer> {
 
   // --- Questions ---
   const std::string& name() const { return options_.name; }
+  // The name of the process in the network: "worker-1#4".
+  const std::string& host() const { return host_; }
   uint64_t process() const { return options_.process; }
   const session::View& view() const { return machine_->view(); }
   const Model& model() const { return model_; }
+  // The step of the job that follows the model.
+  uint64_t next_job_step() const { return next_job_step_; }
+  uint64_t incarnation() const { return incarnation_; }
   // The program has done its last step and has left; or ended with an error.
   bool done() const { return done_; }
   bool failed() const { return failed_; }
@@ -170,10 +175,12 @@ class Trainer final : public std::enable_shared_from_this<Trainer> {
 
   TrainingWorld& world_;
   const Options options_;
+  const std::string host_;
   std::unique_ptr<session::Machine> machine_;
   std::shared_ptr<StreamEnd> end_;
   std::map<uint64_t, uint64_t> streams_;  // by the machine's number
-  uint64_t session_ = 0;                  // the number of the incarnation
+  uint64_t session_ = 0;                  // the number of the session
+  uint64_t incarnation_ = 0;              // its name for the coordinator
   Stage stage_ = kBorn;
   Mesh mesh_;  // once the epoch is formed
   absl::Time wake_ = absl::InfiniteFuture();
@@ -191,6 +198,7 @@ class Trainer final : public std::enable_shared_from_this<Trainer> {
 
   // --- The program's memory ---
   Model model_;
+  uint64_t next_job_step_ = 0;
   int64_t scoped_ = 0;
   bool failed_once_ = false;
   bool trained_all_ = false;

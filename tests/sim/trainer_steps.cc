@@ -234,6 +234,7 @@ void Trainer::ApplyUpdate(const Verdict& verdict, const std::string& bytes) {
                      [](const Contributions& sum) { return sum.empty(); }),
       update.gradients.end());
   model_.push_back(update);
+  next_job_step_ = verdict.step + 1;
   world_.Applied(*this, update);
 }
 
@@ -323,6 +324,9 @@ void Trainer::Recover() {
     const protocol::RecoveryDecision& decision = *view().recovery;
     const RecoveryPart part =
         session::PartOf(decision, view().rank, reported_.step);
+    if (part == RecoveryPart::kStartAgain) {
+      return Exit(false, "it has passed a step of a job that begins anew");
+    }
     if (part == RecoveryPart::kReplay) {
       ++world_.counts().replays;
     } else if (part == RecoveryPart::kRollForward) {

@@ -36,6 +36,8 @@ TrainingOptions OptionsOf(uint64_t seed) {
   }
   options.faults = {.worker_crashes = sometimes(3),
                     .worker_stops = sometimes(2),
+                    .worker_moves = random() % 4 == 0 ? 1 : 0,
+                    .impostors = random() % 4 == 0 ? 3 : 0,
                     .coordinator_crashes = sometimes(3),
                     .coordinator_stops = sometimes(1),
                     .partitions = sometimes(2),
@@ -90,7 +92,7 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
   }
   const uint64_t seeds = FromEnvironment("LOCKSTEP_SIM_SEEDS");
   const absl::Time end =
-      absl::Now() + (kUnderSanitizer ? absl::Seconds(6) : absl::Seconds(30));
+      absl::Now() + (kUnderSanitizer ? absl::Seconds(10) : absl::Seconds(50));
   TrainingWorld::Counts sum;
   uint64_t seed = 0;
   uint64_t events = 0;

@@ -64,7 +64,8 @@ TrainingWorld::TrainingWorld(const TrainingOptions& options)
               [this](std::string text) {
                 Note([&] { return absl::StrCat("    coordinator: ", text); });
               },
-          .violated = [this](std::string what) { Violated(std::move(what)); }} {
+          .violated = [this](std::string what) { Violated(std::move(what)); },
+          .lives = [this](uint64_t process) { return Lives(process); }} {
   const bool has_model = options.mesh.axes.size() > 1;
   for (const char* name : {"a", "b", "c"}) {
     Parameter parameter{.name = name, .shape = {16}, .op = ReduceOp::kSum};
@@ -96,7 +97,7 @@ bool TrainingWorld::RunOne() {
 void TrainingWorld::Run() {
   while (RunOne()) {
   }
-  if (violations_.empty()) CheckEnd();
+  CheckEnd();
 }
 
 bool TrainingWorld::AllDone() const {
@@ -123,7 +124,16 @@ bool TrainingWorld::completed() const {
          ended->ended->outcome == record::JobOutcome::kCompleted;
 }
 
+bool TrainingWorld::AnyTrainedAll() const {
+  const auto has = [](const std::shared_ptr<Trainer>& trainer) {
+    return trainer != nullptr && trainer->trained_all();
+  };
+  return std::any_of(trainers_.begin(), trainers_.end(), has) ||
+         std::any_of(former_.begin(), former_.end(), has);
+}
+
 void TrainingWorld::CheckEnd() {
+  if (!violations_.empty()) return;
   if (!AllDone()) {
     std::string where;
     for (const auto& trainer : trainers_) {
@@ -147,16 +157,25 @@ void TrainingWorld::CheckEnd() {
     // A step that fails three times ends the job: that needs three epochs. So
     // does a worker that was presumed dead when it did the last step, and left:
     // the others lack one.
-    const bool one_had_finished = std::any_of(
-        trainers_.begin(), trainers_.end(), [](const auto& trainer) {
-          return trainer != nullptr && trainer->trained_all();
-        });
-    if (job()->epoch.value < 3 && !one_had_finished)
-      Violated("the job failed after too few losses");
+    if (job()->epoch.value < 3 && !AnyTrainedAll())
+      return Violated("the job failed after too few losses");
+    // Nor is the last step of one heard that is cut off.
+    if (job()->cause.kind == protocol::CauseKind::kLeaseExpired) return;
+    if (std::all_of(trainers_.begin(), trainers_.end(),
+                    [](const auto& trainer) {
+                      return trainer->done() && trainer->trained_all();
+                    })) {
+      Violated("all workers have left after the last step, and the job failed");
+    }
     return;
   }
+  if (!AnyTrainedAll()) {
+    return Violated("the job completed, and nobody has done the last step");
+  }
   const Model* first = nullptr;
-  for (const auto& trainer : trainers_) {
+  std::vector<std::shared_ptr<Trainer>> all = trainers_;
+  all.insert(all.end(), former_.begin(), former_.end());
+  for (const auto& trainer : all) {
     if (!trainer->done()) continue;
     if (!trainer->trained_all()) {
       ++counts_.unneeded;
@@ -236,7 +255,7 @@ void TrainingWorld::StartTrainer(int worker) {
 
 void TrainingWorld::Exited(Trainer* trainer) {
   last_exit_ = now();
-  network_.WorkerDied(trainer->name(), /*machine_is_gone=*/false);
+  network_.WorkerDied(trainer->host(), /*machine_is_gone=*/false);
   NoteDataPlaneLost(*trainer, protocol::EvidenceKind::kPeerReset);
   if (trainer->done()) return;
   const core::DurableJob* const ended = job();
@@ -311,39 +330,114 @@ Trainer* TrainingWorld::Alive(int worker) {
   return trainer != nullptr && trainer->alive() ? trainer : nullptr;
 }
 
-void TrainingWorld::CrashWorker(int worker, bool machine_is_gone) {
+bool TrainingWorld::Lives(uint64_t process) const {
+  const auto is_it = [&](const std::shared_ptr<Trainer>& trainer) {
+    return trainer != nullptr && trainer->process() == process &&
+           trainer->alive();
+  };
+  return std::any_of(trainers_.begin(), trainers_.end(), is_it) ||
+         std::any_of(former_.begin(), former_.end(), is_it);
+}
+
+// A process that knows all about a worker but its secret.
+class TrainingWorld::Impostor final : public StreamUser {
+ public:
+  Impostor(TrainingWorld* world, const Trainer& of)
+      : world_(*world),
+        host_(absl::StrCat("impostor of ", of.name())),
+        hello_{.worker = {of.name()},
+               .generation = of.view().generation,
+               .incarnation = of.incarnation(),
+               .spec = world->spec(),
+               .process = {.host = "elsewhere",
+                           .pid = 1,
+                           .boot_id = "boot",
+                           .start_time = 1},
+               .resume = protocol::ResumeState{.epoch = of.view().epoch,
+                                               .position = of.position(),
+                                               .rank = of.view().rank},
+               .secret = "guessed"} {}
+
+  void Begin(std::shared_ptr<Impostor> self) {
+    stream_ = world_.network().Open(std::move(self), 1);
+  }
+  void RunAwake(std::function<void()> what) override { what(); }
+  void Receive(const session::Event& event) override {
+    if (!std::holds_alternative<session::StreamOpened>(event)) return;
+    const EpochId epoch = hello_.resume->epoch;
+    world_.network().ToCoordinator(stream_,
+                                   {{world_.spec().name}, epoch, {}, hello_});
+    // It would end the epoch.
+    world_.network().ToCoordinator(
+        stream_,
+        {{world_.spec().name}, epoch, {}, protocol::Leave{.clean = false}});
+  }
+  const std::string& host() const override { return host_; }
+
+ private:
+  TrainingWorld& world_;
+  const std::string host_;
+  const protocol::Hello hello_;
+  uint64_t stream_ = 0;
+};
+
+void TrainingWorld::Impersonate(int worker) {
+  const Trainer* const trainer = Alive(worker);
+  if (trainer == nullptr || trainer->view().generation.value == 0) return;
+  Note([&] { return trainer->name() + " is IMPERSONATED"; });
+  impostors_.push_back(std::make_shared<Impostor>(this, *trainer));
+  impostors_.back()->Begin(impostors_.back());
+}
+
+// As an orchestrator does that has lost sight of a machine.
+void TrainingWorld::Move(int worker) {
+  Trainer* const trainer = Alive(worker);
+  if (trainer == nullptr) return;
+  Note([&] { return trainer->name() + " is STOPPED and replaced"; });
+  trainer->StopUntil(now() + absl::Seconds(1) + Draw(absl::Seconds(4)));
+  events_.After(Draw(absl::Seconds(3)), [this, worker, trainer] {
+    if (trainers_[worker].get() == trainer) StartTrainer(worker);
+  });
+}
+
+void TrainingWorld::CrashWorker(int worker, const Death& death) {
   Trainer* const trainer = Alive(worker);
   if (trainer == nullptr) return;
   Note([&] {
-    return absl::StrCat(trainer->name(), machine_is_gone ? "'s machine" : "",
+    return absl::StrCat(trainer->name(), death.machine ? "'s machine" : "",
                         " CRASHES");
   });
   trainer->Die();
-  network_.WorkerDied(trainer->name(), machine_is_gone);
-  const bool proof = !machine_is_gone && Toss(0.5);
-  NoteDataPlaneLost(*trainer, machine_is_gone
-                                  ? protocol::EvidenceKind::kPeerSilent
-                              : proof ? protocol::EvidenceKind::kExited
-                                      : protocol::EvidenceKind::kPeerReset);
-  if (!machine_is_gone && Toss(0.5)) {  // its launcher
-    events_.After(Draw(absl::Milliseconds(30)),
-                  [this, name = trainer->name(), process = trainer->process()] {
-                    Apply(core::ReportEvidence{
-                        {++requests_},
-                        {spec_.name},
-                        "",
-                        {.subject = {name},
-                         .detail = "killed by signal 9",
-                         .process = {.host = "host-" + name,
-                                     .pid = static_cast<int64_t>(process),
-                                     .boot_id = "boot",
-                                     .start_time = process}}});
-                  });
-  }
+  network_.WorkerDied(trainer->host(), death.machine);
+  NoteDataPlaneLost(*trainer,
+                    death.machine ? protocol::EvidenceKind::kPeerSilent
+                    : death.seen  ? protocol::EvidenceKind::kExited
+                                  : protocol::EvidenceKind::kPeerReset);
+  if (death.reported) ReportDeath(*trainer);
   events_.After(absl::Milliseconds(50) + Draw(options_.faults.restart_max),
                 [this, worker, trainer] {
                   if (trainers_[worker].get() == trainer) StartTrainer(worker);
                 });
+}
+
+// The launcher does, and again if it hears no answer.
+void TrainingWorld::ReportDeath(const Trainer& trainer) {
+  const auto report = [this, name = trainer.name(),
+                       process = trainer.process()] {
+    Apply(
+        core::ReportEvidence{{++requests_},
+                             {spec_.name},
+                             "",
+                             {.subject = {name},
+                              .detail = "killed by signal 9",
+                              .process = {.host = "host-" + name,
+                                          .pid = static_cast<int64_t>(process),
+                                          .boot_id = "boot",
+                                          .start_time = process}}});
+  };
+  const bool is_late = !options_.is_regular && Toss(0.2);
+  events_.After(Draw(absl::Milliseconds(is_late ? 2000 : 30)), report);
+  if (Toss(0.3)) events_.After(Draw(absl::Seconds(2)), report);
 }
 
 void TrainingWorld::At(absl::Duration max, std::function<void()> fault) {
@@ -357,8 +451,11 @@ void TrainingWorld::PlanFaults() {
   const int world = static_cast<int>(trainers_.size());
   for (int i = 0; i < faults.worker_crashes; ++i) {
     At(faults.until, [this, world] {
-      CrashWorker(static_cast<int>(Pick(world)),
-                  Toss(options_.faults.silent_crash));
+      const auto worker = static_cast<int>(Pick(world));
+      const bool machine = Toss(options_.faults.silent_crash);
+      CrashWorker(worker, {.machine = machine,
+                           .seen = !machine && Toss(0.5),
+                           .reported = !machine && Toss(0.5)});
     });
   }
   for (int i = 0; i < faults.worker_stops; ++i) {
@@ -368,6 +465,13 @@ void TrainingWorld::PlanFaults() {
       Note([&] { return trainer->name() + " is STOPPED"; });
       trainer->StopUntil(now() + Draw(absl::Seconds(3)));
     });
+  }
+  for (int i = 0; i < faults.worker_moves; ++i) {
+    At(faults.until, [this, world] { Move(static_cast<int>(Pick(world))); });
+  }
+  for (int i = 0; i < faults.impostors; ++i) {
+    At(faults.until,
+       [this, world] { Impersonate(static_cast<int>(Pick(world))); });
   }
   for (int i = 0; i < faults.coordinator_crashes; ++i) {
     At(faults.until,
@@ -401,7 +505,12 @@ void TrainingWorld::PlanCuts(int worker) {
     if (now() - absl::UnixEpoch() > options_.faults.until) return;
     Trainer* const trainer = Alive(worker);
     if (trainer != nullptr && trainer->stream() != 0) {
-      network_.Cut(trainer->stream());
+      if (Toss(options_.faults.late)) {
+        network_.BreakAtWorker(trainer->stream(),
+                               now() + Draw(absl::Milliseconds(800)));
+      } else {
+        network_.Cut(trainer->stream());
+      }
     }
     PlanCuts(worker);
   });
@@ -418,7 +527,7 @@ void TrainingWorld::Partition(int worker) {
                         : kind == 1 ? "to the coordinator"
                                     : "from the coordinator");
   });
-  network_.Block(trainer->name(), kind == 2 ? absl::InfinitePast() : until,
+  network_.Block(trainer->host(), kind == 2 ? absl::InfinitePast() : until,
                  kind == 1 ? absl::InfinitePast() : until);
 }
 
@@ -477,6 +586,7 @@ void TrainingWorld::Applied(const Trainer& trainer, const Update& update) {
                         " (step ", update.job_step, " of the job) in epoch ",
                         update.epoch);
   });
+  newest_update_ = std::max(newest_update_, update.epoch);
   Contributions right;
   for (const int64_t sample :
        SamplesOfStep(samples_, static_cast<int64_t>(update.program_step))) {
@@ -514,6 +624,12 @@ void TrainingWorld::Applied(const Trainer& trainer, const Update& update) {
 
 void TrainingWorld::BeganWithState(const Trainer& trainer) {
   const uint64_t epoch = trainer.view().epoch.value;
+  if (trainer.next_job_step() != trainer.view().first_step) {
+    return Violated(absl::StrCat(trainer.name(), " begins epoch ", epoch,
+                                 " with step ", trainer.view().first_step,
+                                 ", and its state is that before step ",
+                                 trainer.next_job_step()));
+  }
   const auto [first, is_new] = began_.try_emplace(epoch, trainer.model());
   if (is_new) {
     ++counts_.epochs;

@@ -17,8 +17,12 @@
 //     nothing of another step or epoch
 //   * ranks that begin an epoch with the state have the same updates, bit for
 //     bit; so have all that complete the training
+//   * the number of a step lives across epochs
 //   * nothing is sent to a worker before it is durable
-//   * a replay of the journal gives the live state
+//   * a replay of the journal gives the live state; so does a restart
+//   * only the newest process of a worker is welcomed, with its secret; one
+//   that
+//     is proven dead is dead
 //   * once faults have ended the training completes
 
 #ifndef LOCKSTEP_TESTS_SIM_TRAINING_WORLD_H_
@@ -54,15 +58,26 @@ struct TrainingFaults {
   // The time until a crashed worker starts again, at most.
   absl::Duration restart_max = absl::Seconds(1);
   int worker_stops = 0;  // SIGSTOP, for up to 3 s
+  // A worker is stopped, and another process is started under its name.
+  int worker_moves = 0;
+  int impostors = 0;  // say Hello in the name of a worker
   int coordinator_crashes = 0;
   double machine_crash = 0.5;  // the coordinator's machine: unsynced is lost
   int coordinator_stops = 0;
   absl::Duration mean_between_cuts;  // of each worker's stream; zero: never
-  int partitions = 0;                // of one worker, one way or both
-  int broken_links = 0;              // of the data plane
+  double late = 0.3;     // the probability that only the worker's end is cut
+  int partitions = 0;    // of one worker, one way or both
+  int broken_links = 0;  // of the data plane
   int local_failures = 0;
   absl::Duration sync_max = absl::Milliseconds(10);
   bool skewed_clocks = false;
+};
+
+// How a worker's process dies, and who notices.
+struct Death {
+  bool machine = false;   // the whole machine is gone: silence
+  bool seen = false;      // survivors have a pidfd: proof
+  bool reported = false;  // its launcher reports it: proof
 };
 
 struct TrainingOptions {
@@ -73,8 +88,10 @@ struct TrainingOptions {
   uint64_t steps = 20;
   TrainingFaults faults;
   bool story = false;  // keep it; slow
-  // Nothing is drawn: all latencies are equal.
+  // Nothing is drawn: all latencies are equal, but that this rank sees the end
+  // of each collective late (-1: none does).
   bool is_regular = false;
+  int slow_rank = -1;
 };
 
 class TrainingWorld final : public StreamServer {
@@ -87,9 +104,11 @@ class TrainingWorld final : public StreamServer {
   // Runs one event; false if nothing is left to do.
   bool RunOne();
   void StopFaults() { faults_ended_ = true; }
+  // The promises about the end, once RunOne has returned false.
+  void CheckEnd();
 
   // --- Faults, also those of a test ---
-  void CrashWorker(int worker, bool machine_is_gone);
+  void CrashWorker(int worker, const Death& death);
   void CrashCoordinator(bool machine);
 
   // --- Results ---
@@ -116,8 +135,14 @@ class TrainingWorld final : public StreamServer {
     int unneeded = 0;  // workers that waited until the job completed
   };
   const Counts& counts() const { return counts_; }
+  // The newest epoch in which a rank has applied a step.
+  uint64_t newest_update() const { return newest_update_; }
 
   // --- For Trainer ---
+  // Whether a rank sees the end of a collective late.
+  bool IsSlow(int rank) {
+    return options_.is_regular ? rank == options_.slow_rank : Toss(0.1);
+  }
   absl::Time now() const { return events_.now(); }
   absl::Duration Draw(absl::Duration max);
   bool Toss(double probability);
@@ -162,11 +187,15 @@ class TrainingWorld final : public StreamServer {
   void PlanFaults();
   void At(absl::Duration max, std::function<void()> fault);
   void PlanCuts(int worker);
+  void Move(int worker);
+  void Impersonate(int worker);
+  void ReportDeath(const Trainer& trainer);
   void Partition(int worker);
   void BreakLink();
-  void CheckEnd();
+  bool AnyTrainedAll() const;
   SimClock DrawClock();
   Trainer* Alive(int worker);
+  bool Lives(uint64_t process) const;
 
   const TrainingOptions options_;
   std::mt19937_64 random_;
@@ -182,6 +211,8 @@ class TrainingWorld final : public StreamServer {
   uint64_t daemons_ = 0;
   std::vector<std::shared_ptr<Trainer>> trainers_;
   std::vector<std::shared_ptr<Trainer>> former_;  // they may be running still
+  class Impostor;
+  std::vector<std::shared_ptr<Impostor>> impostors_;
   uint64_t processes_ = 0;
   uint64_t incarnations_ = 0;
   uint64_t events_run_ = 0;
@@ -190,6 +221,7 @@ class TrainingWorld final : public StreamServer {
   bool faults_ended_ = false;
   std::map<std::pair<uint64_t, uint64_t>, std::string> digests_;
   std::map<uint64_t, Model> began_;  // by epoch: what its ranks began with
+  uint64_t newest_update_ = 0;
   Model checkpoint_;
   Counts counts_;
   std::vector<std::string> violations_;

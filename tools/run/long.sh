@@ -10,9 +10,16 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   chaos-checkpoint [--kills N] [--seed S]
               kill jobs that save checkpoints at N random moments (1000); each time go on
               from what is on the disk, and compare every bit
+  deaths [--stride N]
+              simulate every point at which one of 3 workers may die, and of its recovery every
+              Nth point (1) at which a worker or the coordinator may
   kill-latency [--kills N] [--workers N] [--transport T] [--seed S] [--fork]
               kill workers at N random moments (1000 of 16 workers), before Seal, while all compute
               and in steps; print how long it takes until all others know; no launcher helps
+  mutants [--only NAME] [--seeds N]
+              build a copy of the source tree with one seeded bug after the other
+              (tests/sim/mutants), and simulate N histories (2000) of each; fails if the
+              simulation does not notice one
   outage [--seconds N] [--workers N] [--compute_ms N]
               kill the coordinator of 16 workers that train, and start it again after N seconds
               (60); fails if a step failed
@@ -22,6 +29,21 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   sim [--seeds N]
               simulate N histories of training under faults (10000); a failure prints its seed
 TXT
+}
+
+# Its cases are independent: as many programs as cores.
+every_death() {
+  local stride="$1" shards shard pids=() status=0
+  shards="$(jobs_count)"
+  for ((shard = 0; shard < shards; ++shard)); do
+    LOCKSTEP_SIM_DEATH_STRIDE="$stride" GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$shard" \
+      build/release/bin/training_sim_test --gtest_filter='*EveryDeath*' &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do
+    wait "$pid" || status=1
+  done
+  return "$status"
 }
 
 run_long() {
@@ -36,6 +58,20 @@ run_long() {
       exec python3 tests/e2e/chaos_checkpoint_test.py build/release/bin \
         --kills 1000 "$@"
       ;;
+    deaths)
+      shift
+      local stride=1
+      if [[ "${1:-}" == --stride ]]; then
+        stride="${2:-}"
+        [[ "$stride" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "--stride wants a number, got '$stride'"
+        shift 2
+      fi
+      [[ $# -eq 0 ]] || refuse "long deaths: unknown argument '$1'"
+      require build
+      configure_once release
+      compile release training_sim_test
+      every_death "$stride"
+      ;;
     kill-latency)
       shift
       require build
@@ -43,6 +79,11 @@ run_long() {
       compile release watched_worker lockstepd
       exec python3 tests/e2e/kill_latency_test.py build/release/bin \
         --kills 1000 --workers 16 "$@"
+      ;;
+    mutants)
+      shift
+      require build
+      exec python3 tests/sim/mutants/mutants.py run "$@"
       ;;
     outage)
       shift
@@ -71,7 +112,8 @@ run_long() {
       require build
       configure_once release
       compile release training_sim_test
-      LOCKSTEP_SIM_SEEDS="$seeds" exec build/release/bin/training_sim_test
+      LOCKSTEP_SIM_SEEDS="$seeds" exec build/release/bin/training_sim_test \
+        --gtest_filter='TrainingSimTest.*'
       ;;
     '') refuse "long wants a NAME; see ./run long --help" ;;
     *) refuse "long: unknown name '$name'; see ./run long --help" ;;
