@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -32,8 +33,8 @@ absl::Status IsPrivate(const struct stat& file, const std::string& path) {
   const bool own = file.st_uid == geteuid();
   if (!own && file.st_uid != 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s belongs to user %d, this process runs as user %d: a token file "
-        "must belong to its reader or to root",
+        "%s belongs to user %d, this process runs as user %d: a file with a "
+        "secret must belong to its reader or to root",
         path, file.st_uid, geteuid()));
   }
   const mode_t forbidden = file.st_uid == 0 ? 0037 : 0077;
@@ -77,6 +78,12 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   return std::string(line);
 }
 
+absl::Status CheckSecretFile(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0) return Failed("stat", path);
+  return IsPrivate(file, path);
+}
+
 absl::Status WriteSecretFile(const std::string& path,
                              absl::string_view secret) {
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
@@ -86,7 +93,8 @@ absl::Status WriteSecretFile(const std::string& path,
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
            0600));
   if (!fd.valid()) return Failed("create", path);
-  const std::string line = absl::StrCat(secret, "\n");
+  const std::string line =
+      absl::StrCat(secret, absl::EndsWith(secret, "\n") ? "" : "\n");
   const ssize_t written = write(fd.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) return absl::OkStatus();
   if (written >= 0) errno = ENOSPC;

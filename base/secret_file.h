@@ -27,7 +27,11 @@ std::string DrawSecret();
 // line is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
-// Creates `path` with mode 0600 and writes `secret` and a newline. Replaces an
+// OK if ReadSecretFile accepts the file's kind, owner and mode.
+absl::Status CheckSecretFile(const std::string& path);
+
+// Creates `path` with mode 0600 and writes `secret`, and a newline unless it
+// ends with one. Replaces an
 // existing file, but never follows a symbolic link.
 absl::Status WriteSecretFile(const std::string& path, absl::string_view secret);
 

@@ -53,6 +53,7 @@ struct DaemonFlags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
   std::string port_file;
+  std::string tls;
   bool insecure = false;
   std::string token_file;
   std::string worker_token_file;
@@ -71,9 +72,13 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
             "service, for probes; may leave this machine");
   line->Add("--port_file", &flags->port_file,
             "file to write HOST:PORT to once the daemon serves");
+  line->Add("--tls", &flags->tls,
+            "folder with ca.crt, tls.crt and tls.key, such as lockstepctl "
+            "certs makes: both sides of each connection show certificates, "
+            "and operators those of an operator");
   line->AddFlag("--insecure", &flags->insecure,
-                "serve in plaintext to other machines: this release has no "
-                "TLS");
+                "serve in plaintext to other machines, whose network is "
+                "trusted");
   line->Add("--token_file", &flags->token_file,
             "file whose first line is the operators' token, and the "
             "workers' unless they have one of their own; only its owner "
@@ -96,7 +101,12 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
 
 absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   rpc::ServerOptions options;
+  if (flags.insecure && !flags.tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--insecure is for a daemon without TLS: leave it out with --tls");
+  }
   options.insecure = flags.insecure;
+  options.tls_folder = flags.tls;
   const auto listen = rpc::ParseAddress(flags.listen);
   if (!listen.ok()) return listen.status();
   options.listen = *listen;

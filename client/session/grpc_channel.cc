@@ -190,11 +190,6 @@ class GrpcChannels : public ChannelFactory {
 
 }  // namespace
 
-std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
-    const CredentialOptions&) {
-  return grpc::InsecureChannelCredentials();
-}
-
 std::unique_ptr<ChannelFactory> MakeGrpcChannels(
     std::shared_ptr<grpc::ChannelCredentials> credentials) {
   return std::make_unique<GrpcChannels>(std::move(credentials));

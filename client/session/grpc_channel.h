@@ -23,13 +23,6 @@ class ChannelCredentials;
 
 namespace lockstep::session {
 
-// Authentication. Empty today: connections are neither encrypted nor
-// authenticated; certificates will be options here.
-struct CredentialOptions {};
-
-std::shared_ptr<grpc::ChannelCredentials> MakeChannelCredentials(
-    const CredentialOptions& options);
-
 std::unique_ptr<ChannelFactory> MakeGrpcChannels(
     std::shared_ptr<grpc::ChannelCredentials> credentials);
 

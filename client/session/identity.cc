@@ -130,6 +130,7 @@ absl::StatusOr<JoinOptions> Complete(JoinOptions options,
   if (absl::Status fit = CheckToken(options.token, source); !fit.ok()) {
     return fit;
   }
+  options.tls_folder = FirstOf(options.tls_folder, environment("LOCKSTEP_TLS"));
   options.host_address = FirstOf(
       FirstOf(options.host_address, environment("LOCKSTEP_HOST_ADDRESS")),
       "127.0.0.1");

@@ -5,6 +5,7 @@
 //   LOCKSTEP_JOB           the job's name                the spec's name
 //   LOCKSTEP_WORKER_NAME   this worker's name            HOST-PID
 //   LOCKSTEP_TOKEN         the job's token
+//   LOCKSTEP_TLS           a folder with certificates
 //   LOCKSTEP_HOST_ADDRESS  where other workers reach us  127.0.0.1
 //   LOCKSTEP_SPEC          a file with the job spec
 //   LOCKSTEP_WORLD_SIZE    N: a spec with mesh data=N, without another spec

@@ -5,9 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/open_files.h"
+#include "base/tls/probe.h"
 #include "client/session/grpc_channel.h"
 #include "client/session/identity.h"
 #include "client/session/session_impl.h"
@@ -17,10 +19,13 @@
 #include "client/transport/nccl/gpu.h"
 #include "client/transport/shm/local_process_watch.h"
 #include "client/transport/shm/shm.h"
+#include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
 
 namespace lockstep {
 namespace {
+
+constexpr absl::Duration kProbeTimeout = absl::Seconds(1);
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
     const JobSpec& spec, const std::string& host_address, int device) {
@@ -71,6 +76,19 @@ uint64_t DrawLife() {
   return (high << 32 | device()) | 1;
 }
 
+// No coordinator was reached: perhaps for a reason that gRPC does not tell.
+absl::Status WithTlsTrouble(const absl::Status& status,
+                            const JoinOptions& options) {
+  for (const std::string& address : options.addresses) {
+    const absl::Status trouble =
+        tls::ProbeTls(address, options.tls_folder, kProbeTimeout);
+    if (trouble.ok()) continue;
+    return absl::Status(
+        status.code(), absl::StrCat(status.message(), "; ", trouble.message()));
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Join(
@@ -84,19 +102,23 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   if (!complete.ok()) return complete.status();
   auto launch = session::LaunchOf(session::ProcessEnvironment);
   if (!launch.ok()) return launch.status();
-  return Impl::Join(*complete,
-                    {.channels = session::MakeGrpcChannels(
-                         session::MakeChannelCredentials({})),
-                     .make_transport =
-                         [host = complete->host_address,
-                          device = complete->device](const JobSpec& spec) {
-                           return MakeTransport(spec, host, device);
-                         },
-                     .clock = std::make_shared<SystemClock>(),
-                     .process = process,
-                     .process_watch = MakeProcessWatch(),
-                     .launch = *std::move(launch),
-                     .incarnation = DrawLife()});
+  auto credentials = proto::MakeClientCredentials(complete->tls_folder);
+  if (!credentials.ok()) return credentials.status();
+  auto joined = Impl::Join(
+      *complete,
+      {.channels = session::MakeGrpcChannels(*std::move(credentials)),
+       .make_transport =
+           [host = complete->host_address,
+            device = complete->device](const JobSpec& spec) {
+             return MakeTransport(spec, host, device);
+           },
+       .clock = std::make_shared<SystemClock>(),
+       .process = process,
+       .process_watch = MakeProcessWatch(),
+       .launch = *std::move(launch),
+       .incarnation = DrawLife()});
+  if (!absl::IsUnavailable(joined.status())) return joined;
+  return WithTlsTrouble(joined.status(), *complete);
 }
 
 }  // namespace lockstep

@@ -47,14 +47,16 @@ absl::StatusOr<AdminService::Admitted> AdminService::Admit(
 
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
-    const Request& request) const {
-  return Admit(request, context_->gate.AdmitOperator(request.token()));
+    const grpc::CallbackServerContext* call, const Request& request) const {
+  return Admit(request,
+               context_->gate.AdmitOperator(
+                   CallerOf(call->auth_context().get()), request.token()));
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateJob(
     grpc::CallbackServerContext* call, const v1::CreateJobRequest* request,
     v1::CreateJobResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
   absl::StatusOr<JobSpec> spec = proto::FromProto(request->spec());
   if (!spec.ok()) return Refuse(call, spec.status());
@@ -70,7 +72,7 @@ grpc::ServerUnaryReactor* AdminService::CreateJob(
 grpc::ServerUnaryReactor* AdminService::ListJobs(
     grpc::CallbackServerContext* call, const v1::ListJobsRequest* request,
     v1::ListJobsResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
 
   *response->mutable_header() = ToProto(admitted->header);
@@ -90,7 +92,7 @@ grpc::ServerUnaryReactor* AdminService::ListJobs(
 grpc::ServerUnaryReactor* AdminService::DescribeJob(
     grpc::CallbackServerContext* call, const v1::DescribeJobRequest* request,
     v1::DescribeJobResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
 
   auto* reactor = call->DefaultReactor();
@@ -108,8 +110,8 @@ grpc::ServerUnaryReactor* AdminService::DescribeJob(
 }
 
 grpc::ServerWriteReactor<v1::WatchJobResponse>* AdminService::WatchJob(
-    grpc::CallbackServerContext*, const v1::WatchJobRequest* request) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+    grpc::CallbackServerContext* call, const v1::WatchJobRequest* request) {
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return new RefusedWatch(admitted.status());
   return WatchReactor::Start(context_, std::move(admitted->header.job),
                              std::move(admitted->token));
@@ -118,7 +120,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* AdminService::WatchJob(
 grpc::ServerUnaryReactor* AdminService::CommandJob(
     grpc::CallbackServerContext* call, const v1::CommandJobRequest* request,
     v1::CommandJobResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
   const absl::StatusOr<JobCommand> command =
       proto::FromProto(request->command());
@@ -137,7 +139,7 @@ grpc::ServerUnaryReactor* AdminService::CommandJob(
 grpc::ServerUnaryReactor* AdminService::StopJob(
     grpc::CallbackServerContext* call, const v1::StopJobRequest* request,
     v1::StopJobResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
 
   absl::StatusOr<std::string> reason =
@@ -154,7 +156,7 @@ grpc::ServerUnaryReactor* AdminService::StopJob(
 grpc::ServerUnaryReactor* AdminService::DeleteJob(
     grpc::CallbackServerContext* call, const v1::DeleteJobRequest* request,
     v1::DeleteJobResponse* response) {
-  absl::StatusOr<Admitted> admitted = AdmitOperator(*request);
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return Refuse(call, admitted.status());
 
   *response->mutable_header() = ToProto(admitted->header);

@@ -56,7 +56,8 @@ class AdminService final : public v1::Admin::CallbackService {
   absl::StatusOr<Admitted> Admit(const Request& request,
                                  absl::StatusOr<std::string> token) const;
   template <typename Request>
-  absl::StatusOr<Admitted> AdmitOperator(const Request& request) const;
+  absl::StatusOr<Admitted> AdmitOperator(
+      const grpc::CallbackServerContext* call, const Request& request) const;
 
   const ServiceContext* const context_;
 };

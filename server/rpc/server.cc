@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file_descriptor.h"
+#include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/coordinator_service.h"
@@ -48,12 +49,18 @@ class Reflection final : public grpc::ServerBuilderOption {
   const bool offered_;
 };
 
-absl::Status MayListen(const Address& address, bool insecure) {
-  if (insecure || IsLoopback(address)) return absl::OkStatus();
+absl::Status MayListen(const ServerOptions& options) {
+  const bool safe = options.insecure || !options.tls_folder.empty() ||
+                    IsLoopback(options.listen);
+  if (safe) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      ToString(address), " can be reached from other machines, and this ",
-      "release serves without TLS: say --insecure if that is meant, or listen ",
-      "on 127.0.0.1"));
+      ToString(options.listen),
+      " can be reached from other machines, and there are no certificates for "
+      "TLS. Make some and use them:\n"
+      "  lockstepctl certs init certs --host NAME\n"
+      "  lockstepd --tls certs/coordinator ...\n"
+      "where NAME is how others reach this host. Or listen on 127.0.0.1, or "
+      "say --insecure if the network is trusted"));
 }
 
 // Permits keep-alive pings of workers at any rate; closes connections to peers
@@ -107,7 +114,9 @@ struct Listening {
 
 absl::StatusOr<std::unique_ptr<Listening>> Listen(
     grpc::ServerBuilder* builder, const Address& address,
-    const ServerOptions& options) {
+    const ServerOptions& options, const std::string& tls_folder) {
+  auto credentials = proto::MakeServerCredentials(tls_folder);
+  if (!credentials.ok()) return credentials.status();
   auto listener = Listener::Bind(address);
   if (!listener.ok()) return listener.status();
   auto listening = std::make_unique<Listening>();
@@ -115,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(
   SetIdleLimits(options, builder);
   listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      grpc::InsecureServerCredentials());
+      *std::move(credentials));
   listening->server = builder->BuildAndStart();
   if (listening->server == nullptr) {
     return absl::InternalError("gRPC does not start a server");
@@ -145,7 +154,7 @@ struct Server::Parts {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, runtime::CoordinatorLoop* loop) {
-  const absl::Status may = MayListen(options.listen, options.insecure);
+  const absl::Status may = MayListen(options);
   if (!may.ok()) return may;
   proto::StartGrpc();
   grpc::EnableDefaultHealthCheckService(true);
@@ -161,7 +170,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.SetOption(std::make_unique<Reflection>(true));
   SetKeepalive(&builder);
-  auto server = Listen(&builder, parts->address, options);
+  auto server = Listen(&builder, parts->address, options, options.tls_folder);
   if (!server.ok()) return server.status();
   parts->server = *std::move(server);
   parts->address = parts->server->listener->address();
@@ -170,7 +179,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     grpc::ServerBuilder health_builder;
     health_builder.RegisterCallbackGenericService(&parts->nothing_else);
     health_builder.SetOption(std::make_unique<Reflection>(false));
-    auto health = Listen(&health_builder, *parts->health_address, options);
+    auto health = Listen(&health_builder, *parts->health_address, options,
+                         /*tls_folder=*/"");
     if (!health.ok()) return health.status();
     parts->health = *std::move(health);
     parts->health_address = parts->health->listener->address();

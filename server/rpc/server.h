@@ -33,6 +33,9 @@ struct ServerOptions {
   // A second listener that serves only the health service, for probes without
   // TLS.
   std::optional<Address> health;
+  // Certificates (base/tls/tls_folder.h), without which the server speaks
+  // plaintext. The health listener always does.
+  std::string tls_folder;
   // Allows plaintext beyond this machine.
   bool insecure = false;
   TokenGate gate;
@@ -49,7 +52,8 @@ struct ServerOptions {
 class Server {
  public:
   // Starts serving. FailedPrecondition: an address that is reachable from other
-  // machines, without `insecure`. Unavailable: an address that cannot be bound;
+  // machines, without certificates or `insecure`; and the errors of
+  // CheckTlsFolder. Unavailable: an address that cannot be bound;
   // the message names it. ResourceExhausted: too few descriptors. `loop` must
   // outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(

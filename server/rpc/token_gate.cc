@@ -50,7 +50,12 @@ absl::StatusOr<TokenGate> TokenGate::FromFiles(const std::string& operator_path,
 }
 
 absl::StatusOr<std::string> TokenGate::AdmitOperator(
-    absl::string_view token) const {
+    const CallerIdentity& caller, absl::string_view token) const {
+  if (caller.has_certificate && !caller.is_operator) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the certificate of ", caller.name,
+                     " does not permit to operate jobs: use an operator's"));
+  }
   if (operator_token_.empty()) return std::string(token);
   if (IsSame(token, operator_token_)) return std::string();
   if (!IsSame(token, worker_token_)) return Denied(token);

@@ -1,8 +1,12 @@
-// The coordinator's own tokens: a call without one of them is refused before it
-// reaches a job.
+// The coordinator's own tokens, and what certificates permit: a call without
+// them is refused before it reaches a job.
 //
-// There are two. The operator's token permits every call. The worker's token
-// permits the calls of a worker and its launcher: Session, FetchPlan and
+// Behind TLS every caller has a certificate of the coordinator's authority, and
+// only an operator's certificate (server/rpc/caller.h) permits the calls of
+// operators. Tokens are required besides, if there are any.
+//
+// There are two tokens. The operator's token permits every call. The worker's
+// token permits the calls of a worker and its launcher: Session, FetchPlan and
 // ReportEvidence. A coordinator with one token uses it for both.
 //
 // Jobs can have tokens too, which the coordinator's core checks. Behind a gate
@@ -20,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/rpc/caller.h"
 
 namespace lockstep::rpc {
 
@@ -39,7 +44,8 @@ class TokenGate {
 
   // The token that identifies the caller to the core, or PermissionDenied. The
   // time of a comparison depends only on the length of `token`.
-  absl::StatusOr<std::string> AdmitOperator(absl::string_view token) const;
+  absl::StatusOr<std::string> AdmitOperator(const CallerIdentity& caller,
+                                            absl::string_view token) const;
   absl::StatusOr<std::string> AdmitWorker(absl::string_view token) const;
 
  private:

@@ -43,7 +43,8 @@ std::string ReadToEnd(int pipe) {
 }  // namespace
 
 std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
-                                 const std::string& token) {
+                                 const std::string& token,
+                                 const std::string& tls_folder) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
   const FileDescriptor from(ends[0]);
@@ -51,7 +52,8 @@ std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
   // In a child process: gRPC's threads do not survive the later forks.
   const pid_t child = fork();
   if (child == 0) {
-    AdminClient admin({.addresses = address, .token = token});
+    AdminClient admin(
+        {.addresses = address, .token = token, .tls_folder = tls_folder});
     const absl::StatusOr<JobView> view = admin.DescribeJob(job);
     if (view.ok() && IsOver(view->state)) {
       admin.DeleteJob(job, /*keep=*/true).IgnoreError();

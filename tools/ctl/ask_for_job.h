@@ -17,7 +17,8 @@ namespace lockstep::ctl {
 // name. Empty if the coordinator does not answer or refuses: the workers' token
 // does not allow describe. The workers then report the error.
 std::optional<JobSpec> AskForJob(const std::string& address, const JobName& job,
-                                 const std::string& token);
+                                 const std::string& token,
+                                 const std::string& tls_folder);
 
 }  // namespace lockstep::ctl
 

@@ -47,7 +47,9 @@ int ExitCode(const absl::Status& status) {
 }
 
 AdminClient Connect(const CommonOptions& common) {
-  return AdminClient({.addresses = common.address, .token = common.token});
+  return AdminClient({.addresses = common.address,
+                      .token = common.token,
+                      .tls_folder = common.tls_folder});
 }
 
 // `job`, or the only job if it is empty (choose_job.h).

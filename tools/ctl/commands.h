@@ -13,6 +13,7 @@ namespace lockstep::ctl {
 struct CommonOptions {
   std::string address;
   std::string token;
+  std::string tls_folder;
   bool json = false;
 };
 

@@ -11,10 +11,12 @@
 namespace lockstep::ctl {
 
 ExitReporter::ExitReporter(const std::string& job, const std::string& addresses,
-                           const std::string& token)
+                           const std::string& token,
+                           const std::string& tls_folder)
     : job_{job},
       admin_{.addresses = addresses,
              .token = token,
+             .tls_folder = tls_folder,
              .deadline = absl::Seconds(1)} {}
 
 // Only the coordinator knows whether this process is the member, or another

@@ -23,7 +23,7 @@ namespace lockstep::ctl {
 class ExitReporter {
  public:
   ExitReporter(const std::string& job, const std::string& addresses,
-               const std::string& token);
+               const std::string& token, const std::string& tls_folder);
 
   // FailedPrecondition: the coordinator has permanently refused the process.
   // Unavailable: it does not answer, and detects the death by the worker's

@@ -48,6 +48,7 @@ int LocalLaunch::Run() {
             .world_size = job_.spec.mesh.WorldSize(),
             .spec_file = options_.spec_file,
             .token = options_.token,
+            .tls_folder = options_.tls_folder,
             .launch = DrawLaunch()};
   if (absl::Status reached = ReachCoordinator(); !reached.ok()) {
     return Complain(reached), 3;
@@ -60,7 +61,7 @@ int LocalLaunch::Run() {
   }
   reporter_ = std::make_unique<ExitReporter>(
       job_.spec.name, place_.address,
-      daemon_ ? daemon_->operator_token : options_.token);
+      daemon_ ? daemon_->operator_token : options_.token, place_.tls_folder);
   WatchStalls();
   const int code = supervisor_.Run();
   const bool enough = static_cast<int>(ended_well_.size()) >= job_.needed;
@@ -85,9 +86,11 @@ absl::Status LocalLaunch::ReachCoordinator() {
     daemon_ = *std::move(started);
     place_.address = daemon_->address;
     place_.token = daemon_->worker_token;
+    place_.tls_folder.clear();
     // Frees the name of a job that is over in the journal.
     if (options_.journal != "memory") {
-      AskForJob(place_.address, {job_.spec.name}, daemon_->operator_token);
+      AskForJob(place_.address, {job_.spec.name}, daemon_->operator_token,
+                /*tls_folder=*/"");
     }
     SayWhere();
     return absl::OkStatus();
@@ -166,7 +169,8 @@ void LocalLaunch::WatchStalls() {
       JobName{job_.spec.name},
       AdminClientOptions{
           .addresses = place_.address,
-          .token = daemon_ ? daemon_->operator_token : options_.token},
+          .token = daemon_ ? daemon_->operator_token : options_.token,
+          .tls_folder = place_.tls_folder},
       [job = job_.spec.name](const std::string& stall) {
         absl::FPrintF(stderr, "lockstepctl: job %s: %s\n", job,
                       Printable(stall));

@@ -25,6 +25,7 @@
 #include "base/text/token_text.h"
 #include "base/text/utf8.h"
 #include "proto/grpc_process.h"
+#include "tools/ctl/certs_arguments.h"
 #include "tools/ctl/checkpoint_arguments.h"
 #include "tools/ctl/commands.h"
 #include "tools/ctl/journal_arguments.h"
@@ -268,6 +269,10 @@ int Main(int argc, char** argv) {
   line.Add("--token-file", &arguments.token_file,
            "A file of mode 0600 whose first line is the token")
       .Excludes(token);
+  line.Add("--tls", &arguments.common.tls_folder,
+           "Folder with ca.crt, tls.crt and tls.key, for a coordinator that "
+           "serves TLS (certs makes it)")
+      .FromVariable("LOCKSTEP_TLS");
   const auto run = AddRun(line, arguments);
   const auto create = AddCommand(line, "create", "Create a job from its spec");
   create.Add("-f,--spec", &arguments.spec_file, "YAML or JSON").Required();
@@ -284,11 +289,14 @@ int Main(int argc, char** argv) {
   checkpoint.AddTo(line);
   lockstep::ctl::JournalArguments journal;
   journal.AddTo(line);
+  lockstep::ctl::CertsArguments certs;
+  certs.AddTo(line);
 
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (plan.given()) return plan.Run();
   if (checkpoint.given()) return checkpoint.Run();
   if (journal.given()) return journal.Run();
+  if (certs.given()) return certs.Run();
   const bool runs = run.given();
   if (absl::Status files =
           lockstep::RequireOpenFiles(FilesFor(runs, arguments));
@@ -317,6 +325,7 @@ int Main(int argc, char** argv) {
   if (runs) {
     arguments.run.address = arguments.common.address;
     arguments.run.token = arguments.common.token;
+    arguments.run.tls_folder = arguments.common.tls_folder;
     arguments.run.grace = absl::Seconds(arguments.grace_seconds);
     arguments.run.bind_cores = arguments.bind == "core";
     return lockstep::ctl::Run(arguments.run);

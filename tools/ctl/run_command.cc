@@ -34,8 +34,8 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
 int Run(const RunOptions& options) {
   absl::StatusOr<RunJob> job = ReadJob(options);
   if (job.ok() && !options.address.empty()) {
-    const auto existing =
-        AskForJob(options.address, {job->spec.name}, options.token);
+    const auto existing = AskForJob(options.address, {job->spec.name},
+                                    options.token, options.tls_folder);
     if (existing) job = JoinExisting(RequestOf(options), *existing, *job);
   }
   if (!job.ok()) {

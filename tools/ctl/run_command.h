@@ -24,6 +24,9 @@ struct RunOptions {
   // the workers' token suffices. A private daemon uses it as the operator's
   // token.
   std::string token;
+  // Certificates for the coordinator at `address`, of this launcher and its
+  // workers. A private daemon is reached without.
+  std::string tls_folder;
   // The workers' host address. Empty: they use their default or, on several
   // nodes, the address from which this host reaches the coordinator.
   std::string host_address;

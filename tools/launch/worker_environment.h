@@ -20,6 +20,7 @@ struct WorkerPlace {
   int local_rank = 0;        // among the launcher's workers; selects the GPU
   std::string spec_file;     // empty: the job is a mesh data=world_size
   std::string token;         // empty: none
+  std::string tls_folder;    // certificates; empty: plaintext
   int restart_count = 0;     // the restart that starts it; 0: the first start
   std::string host_address;  // for other hosts to reach this one; empty: unset
   // "ID" or "ID NODE_RANK/NODES": the launch that started the worker. The
@@ -37,6 +38,8 @@ inline std::vector<std::pair<std::string, std::string>> EnvironmentOf(
       {"LOCKSTEP_WORLD_SIZE", absl::StrCat(place.world_size)},
       {"LOCKSTEP_RESTART_COUNT", absl::StrCat(place.restart_count)},
       {"LOCAL_RANK", absl::StrCat(place.local_rank)},
+      // Set even if empty: the launcher's own is for another coordinator.
+      {"LOCKSTEP_TLS", place.tls_folder},
   };
   if (!place.spec_file.empty())
     environment.emplace_back("LOCKSTEP_SPEC", place.spec_file);

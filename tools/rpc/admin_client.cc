@@ -11,12 +11,20 @@
 #include "absl/strings/str_split.h"
 #include "base/mutex.h"
 #include "base/text/utf8.h"
+#include "base/tls/probe.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
+#include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
 
 namespace lockstep::ctl {
 namespace {
+
+constexpr absl::Duration kProbeTimeout = absl::Seconds(1);
+
+std::vector<std::string> Split(const std::string& addresses) {
+  return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
+}
 
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
@@ -58,12 +66,14 @@ class WatchCall {
 
 // One stub per address; the one that answered last is first.
 struct AdminClient::Stubs {
+  absl::Status credentials;
   std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
   WatchCall watch;
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
+    if (!credentials.ok()) return credentials;
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
     for (size_t i = 0; i < by_address.size(); ++i) {
       grpc::ClientContext context;
@@ -81,9 +91,14 @@ struct AdminClient::Stubs {
 
   static absl::Status NobodyAnswers(const AdminClientOptions& options,
                                     const grpc::Status& last) {
-    return absl::UnavailableError(absl::StrCat("no coordinator answers at ",
-                                               options.addresses, ": ",
-                                               FromGrpc(last).message()));
+    absl::string_view why = last.error_message();
+    absl::Status trouble;
+    for (const std::string& address : Split(options.addresses)) {
+      trouble = tls::ProbeTls(address, options.tls_folder, kProbeTimeout);
+      if (!trouble.ok()) why = trouble.message();
+    }
+    return absl::UnavailableError(absl::StrCat(
+        "no coordinator answers at ", options.addresses, ": ", Printable(why)));
   }
 };
 
@@ -93,11 +108,12 @@ AdminClient::AdminClient(const AdminClientOptions& options)
   grpc::ChannelArguments arguments;
   // A description of 100,000 parameters is larger than gRPC's default limit.
   arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
-  const std::vector<std::string> addresses =
-      absl::StrSplit(options.addresses, ',', absl::SkipWhitespace());
-  for (const std::string& address : addresses) {
-    stubs_->by_address.push_back(v1::Admin::NewStub(grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments)));
+  const auto credentials = proto::MakeClientCredentials(options.tls_folder);
+  stubs_->credentials = credentials.status();
+  if (!credentials.ok()) return;
+  for (const std::string& address : Split(options.addresses)) {
+    stubs_->by_address.push_back(v1::Admin::NewStub(
+        grpc::CreateCustomChannel(address, *credentials, arguments)));
   }
 }
 
@@ -141,6 +157,7 @@ absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
 absl::Status AdminClient::WatchJob(
     const JobName& job, const std::function<bool(const JobView&)>& on_view) {
   const auto request = About<v1::WatchJobRequest>(job, options_.token);
+  if (!stubs_->credentials.ok()) return stubs_->credentials;
   grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
   for (const auto& stub : stubs_->by_address) {
     grpc::ClientContext context;

@@ -2,7 +2,8 @@
 //
 // Threads: one at a time, except CancelWatch. Calls block.
 // Errors:  Unavailable, with the addresses, if no coordinator answers in time;
-//          else the status of the service.
+//          else the status of the service. A TLS folder that cannot be used
+//          fails each call.
 
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
@@ -23,6 +24,7 @@ namespace lockstep::ctl {
 struct AdminClientOptions {
   std::string addresses;  // HOST:PORT, comma separated, tried in turn
   std::string token;
+  std::string tls_folder;  // empty: plaintext
   absl::Duration deadline = absl::Seconds(5);
 };
 

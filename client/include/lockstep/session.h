@@ -60,6 +60,9 @@ struct JoinOptions {
   std::optional<JobSpec> spec;
   // LOCKSTEP_TOKEN.
   std::string token;
+  // A folder with ca.crt, tls.crt and tls.key, for a coordinator that serves
+  // TLS: LOCKSTEP_TLS, else plaintext.
+  std::string tls_folder;
   // The address at which other workers reach this one: LOCKSTEP_HOST_ADDRESS,
   // else 127.0.0.1.
   std::string host_address;

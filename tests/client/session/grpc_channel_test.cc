@@ -87,7 +87,7 @@ class GrpcChannelTest : public testing::Test {
   ScriptedService service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ChannelFactory> channels_ =
-      MakeGrpcChannels(MakeChannelCredentials({}));
+      MakeGrpcChannels(grpc::InsecureChannelCredentials());
   std::unique_ptr<ControlChannel> channel_;
 };
 

@@ -270,10 +270,10 @@ TEST_F(TokenFileTest, TheFirstLineOfAFileIsTheToken) {
   const std::string path = Put("token", "secret\r\nmore\n");
   const auto gate = TokenGate::FromFiles(path, "");
   ASSERT_TRUE(gate.ok()) << gate.status();
-  EXPECT_EQ(gate->AdmitOperator("secret").value(), "");
+  EXPECT_EQ(gate->AdmitOperator({}, "secret").value(), "");
   EXPECT_EQ(gate->AdmitWorker("secret").value(), "");
   EXPECT_FALSE(gate->AdmitWorker("secret\r").ok());
-  EXPECT_FALSE(gate->AdmitOperator("").ok());
+  EXPECT_FALSE(gate->AdmitOperator({}, "").ok());
   EXPECT_EQ(
       TokenGate::FromFiles(Put("empty", "\nsecret\n"), "").status().code(),
       StatusCode::kInvalidArgument);
@@ -299,7 +299,7 @@ TEST_F(TokenFileTest, WorkersHaveATokenOfTheirOwn) {
   ASSERT_TRUE(gate.ok()) << gate.status();
   EXPECT_EQ(gate->AdmitWorker("w").value(), "") << "the core needs none";
   EXPECT_EQ(gate->AdmitWorker("o").value(), "");
-  EXPECT_EQ(gate->AdmitOperator("w").status().code(),
+  EXPECT_EQ(gate->AdmitOperator({}, "w").status().code(),
             StatusCode::kPermissionDenied);
   EXPECT_EQ(TokenGate::FromFiles(own, Put("same", "o\n")).status().code(),
             StatusCode::kInvalidArgument);

@@ -1,0 +1,65 @@
+// Certificates and keys in PEM, over OpenSSL.
+//
+// What a certificate is for is in its subject: the common name is who it is,
+// and the organisational unit `operator` lets it operate jobs.
+//
+// Threads: any.
+// Errors:  InvalidArgument; messages do not name the file, which the caller
+//          knows, and never have key material.
+
+#ifndef LOCKSTEP_BASE_TLS_CERTIFICATE_H_
+#define LOCKSTEP_BASE_TLS_CERTIFICATE_H_
+
+#include <openssl/evp.h>
+#include <openssl/x509.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace lockstep::tls {
+
+// The organisational unit of certificates that may operate jobs.
+inline constexpr char kOperatorUnit[] = "operator";
+
+struct FreeX509 {
+  void operator()(X509* certificate) const { X509_free(certificate); }
+};
+using X509Handle = std::unique_ptr<X509, FreeX509>;
+
+struct FreeKey {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+using KeyHandle = std::unique_ptr<EVP_PKEY, FreeKey>;
+
+// All certificates of a PEM text, at least one.
+absl::StatusOr<std::vector<X509Handle>> ParseCertificates(
+    absl::string_view pem);
+
+// A private key without a passphrase.
+absl::StatusOr<KeyHandle> ParseKey(absl::string_view pem);
+
+struct CertificateFacts {
+  std::string common_name;
+  std::vector<std::string> units;  // organisational
+  std::vector<std::string> hosts;  // names and addresses that it is valid for
+  absl::Time until;                // the end of its validity
+
+  bool IsOperator() const;
+};
+CertificateFacts FactsOf(const X509& certificate);
+
+// OK if `chain` (a leaf and intermediate certificates) leads to one of `roots`
+// at the time `now`. FailedPrecondition: expired, not valid yet, or signed by
+// another authority, with the name and the dates.
+absl::Status CheckChain(const std::vector<X509Handle>& chain,
+                        const std::vector<X509Handle>& roots, absl::Time now);
+
+}  // namespace lockstep::tls
+
+#endif  // LOCKSTEP_BASE_TLS_CERTIFICATE_H_

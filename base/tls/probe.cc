@@ -1,0 +1,191 @@
+#include "base/tls/probe.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/file_descriptor.h"
+#include "base/tls/tls_folder.h"
+#include "base/user_file.h"
+
+namespace lockstep::tls {
+namespace {
+
+struct FreeContext {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+struct FreeSsl {
+  void operator()(SSL* ssl) const { SSL_free(ssl); }
+};
+
+struct HostAndPort {
+  std::string host;
+  std::string port;
+};
+
+// Without brackets; empty for addresses that are not HOST:PORT.
+std::optional<HostAndPort> Split(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.find('/') != std::string::npos) {
+    return std::nullopt;
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return HostAndPort{host, address.substr(colon + 1)};
+}
+
+void SetTimeout(int socket, absl::Duration timeout) {
+  const timeval limit = absl::ToTimeval(timeout);
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+}
+
+FileDescriptor ConnectTo(const HostAndPort& to, absl::Duration timeout) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(to.host.c_str(), to.port.c_str(), &hints, &found) != 0) {
+    return {};
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
+      found, &freeaddrinfo);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    FileDescriptor socket(
+        ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) return {};
+    SetTimeout(socket.get(), timeout);  // of connect, too
+    if (connect(socket.get(), at->ai_addr, at->ai_addrlen) == 0) return socket;
+  }
+  return {};
+}
+
+absl::StatusOr<std::vector<X509Handle>> Roots(const std::string& folder) {
+  const auto pem = ReadUserFile(FilesIn(folder).authority, kPemBytesMax);
+  if (!pem.ok()) return pem.status();
+  return ParseCertificates(*pem);
+}
+
+std::vector<X509Handle> ChainOf(SSL* ssl) {
+  std::vector<X509Handle> chain;
+  STACK_OF(X509)* const sent = SSL_get_peer_cert_chain(ssl);
+  for (int i = 0; i < sk_X509_num(sent); ++i) {
+    X509* const certificate = sk_X509_value(sent, i);
+    X509_up_ref(certificate);
+    chain.emplace_back(certificate);
+  }
+  return chain;
+}
+
+bool IsFor(X509* certificate, const std::string& host) {
+  return X509_check_host(certificate, host.data(), host.size(), 0, nullptr) ==
+             1 ||
+         X509_check_ip_asc(certificate, host.c_str(), 0) == 1;
+}
+
+absl::Status CheckServer(const std::vector<X509Handle>& chain,
+                         const std::string& host, const std::string& folder) {
+  const auto roots = Roots(folder);
+  if (chain.empty() || !roots.ok()) return absl::OkStatus();
+  absl::Status good = CheckChain(chain, *roots, absl::Now());
+  if (!good.ok()) return good;
+  X509* const leaf = chain.front().get();
+  if (!IsFor(leaf, host)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its certificate is for ", absl::StrJoin(FactsOf(*leaf).hosts, ", "),
+        ", and not for ", host));
+  }
+  if (X509_check_purpose(leaf, X509_PURPOSE_SSL_SERVER, 0) == 1) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("its certificate, of ", FactsOf(*leaf).common_name,
+                   ", is not one of a coordinator"));
+}
+
+// The server checks the client's certificate after its own part of the
+// handshake; its verdict is the first thing to be read.
+absl::Status ReadVerdict(SSL* ssl) {
+  char byte = 0;
+  const int got = SSL_read(ssl, &byte, 1);
+  if (got > 0) return absl::OkStatus();
+  const unsigned long error = ERR_peek_error();
+  const int reason = ERR_GET_REASON(error);
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL || reason < SSL_AD_REASON_OFFSET) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("it refuses this client's certificate: ",
+                   ERR_reason_error_string(error)));
+}
+
+absl::Status SpeakTls(int socket, const std::string& host,
+                      const std::string& folder) {
+  const std::unique_ptr<SSL_CTX, FreeContext> context(
+      SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr) return absl::OkStatus();
+  if (!folder.empty()) {
+    const TlsFiles files = FilesIn(folder);
+    SSL_CTX_use_certificate_chain_file(context.get(),
+                                       files.certificate.c_str());
+    SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(),
+                                SSL_FILETYPE_PEM);
+  }
+  const std::unique_ptr<SSL, FreeSsl> ssl(SSL_new(context.get()));
+  if (ssl == nullptr) return absl::OkStatus();
+  const unsigned char protocol[] = {2, 'h', '2'};
+  SSL_set_alpn_protos(ssl.get(), protocol, sizeof protocol);
+  SSL_set_tlsext_host_name(ssl.get(), host.c_str());
+  SSL_set_fd(ssl.get(), socket);
+  ERR_clear_error();
+  const bool shaken = SSL_connect(ssl.get()) == 1;
+  const int reason = ERR_GET_REASON(ERR_peek_error());
+  if (folder.empty()) {
+    if (!shaken) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "it serves TLS, and this client has no certificates: give it a folder "
+        "of lockstepctl certs, by --tls or LOCKSTEP_TLS");
+  }
+  if (!shaken && (reason == SSL_R_WRONG_VERSION_NUMBER ||
+                  reason == SSL_R_PACKET_LENGTH_TOO_LONG)) {
+    return absl::FailedPreconditionError(
+        "it serves plaintext, and this client wants TLS: start lockstepd with "
+        "--tls, or this client without");
+  }
+  const absl::Status server = CheckServer(ChainOf(ssl.get()), host, folder);
+  if (!server.ok()) return server;
+  return ReadVerdict(ssl.get());
+}
+
+}  // namespace
+
+absl::Status ProbeTls(const std::string& address, const std::string& folder,
+                      absl::Duration timeout) {
+  const std::optional<HostAndPort> to = Split(address);
+  if (!to) return absl::OkStatus();
+  const FileDescriptor socket = ConnectTo(*to, timeout);
+  if (!socket.valid()) return absl::OkStatus();
+  const absl::Status spoken = SpeakTls(socket.get(), to->host, folder);
+  ERR_clear_error();
+  if (spoken.ok()) return spoken;
+  return absl::FailedPreconditionError(
+      absl::StrCat("coordinator at ", address, ": ", spoken.message()));
+}
+
+}  // namespace lockstep::tls

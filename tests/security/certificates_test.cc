@@ -1,0 +1,196 @@
+// `lockstepctl certs`, and TLS folders that cannot be used.
+
+#include "tests/security/certificates.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/time/clock.h"
+#include "base/tls/tls_folder.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/certs/certificate_folder.h"
+
+namespace lockstep::security {
+namespace {
+
+namespace fs = std::filesystem;
+using absl::StatusCode;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using tls::CheckTlsFolder;
+
+mode_t ModeOf(const std::string& path) {
+  struct stat file {};
+  EXPECT_EQ(lstat(path.c_str(), &file), 0) << path;
+  return file.st_mode & 07777;
+}
+
+absl::Status Trouble(const std::string& folder) {
+  return CheckTlsFolder(folder, absl::Now()).status();
+}
+
+class CertsCommandTest : public testing::Test {
+ protected:
+  ToolOutcome Certs(std::vector<std::string> words) {
+    words.insert(words.begin(), {"lockstepctl", "certs"});
+    return RunProgram(words);
+  }
+  const TestFolder root_;
+  const std::string own_ = root_.File("certs");
+};
+
+TEST_F(CertsCommandTest, InitMakesAUsableFolderForEachSide) {
+  const ToolOutcome made =
+      Certs({"init", own_, "--host", "train.test,10.0.0.7"});
+  ASSERT_EQ(made.code, 0) << made.output;
+  EXPECT_THAT(made.output, HasSubstr("lockstepd --tls"));
+  for (const char* side : {"coordinator", "worker", "operator"}) {
+    const std::string folder = own_ + "/" + side;
+    const auto facts = CheckTlsFolder(folder, absl::Now());
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    EXPECT_EQ(facts->common_name, side);
+    EXPECT_EQ(facts->IsOperator(), std::string(side) == "operator");
+    EXPECT_EQ(ModeOf(folder), 0700u);
+    EXPECT_EQ(ModeOf(tls::FilesIn(folder).key), 0600u);
+  }
+  EXPECT_EQ(ModeOf(own_ + "/ca/ca.key"), 0600u);
+  EXPECT_THAT(CheckTlsFolder(own_ + "/coordinator", absl::Now())->hosts,
+              testing::ElementsAre("train.test", "10.0.0.7"));
+}
+
+TEST_F(CertsCommandTest, InitReplacesNoAuthority) {
+  ASSERT_EQ(Certs({"init", own_}).code, 0);
+  const std::string before = FileContents(own_ + "/ca/ca.key");
+  const ToolOutcome again = Certs({"init", own_});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.output, HasSubstr("certs renew"));
+  EXPECT_EQ(FileContents(own_ + "/ca/ca.key"), before);
+}
+
+TEST_F(CertsCommandTest, RenewKeepsAuthorityAndHosts) {
+  ASSERT_EQ(Certs({"init", own_, "--host", "train.test"}).code, 0);
+  const std::string authority = FileContents(own_ + "/worker/ca.crt");
+  const std::string key = FileContents(own_ + "/worker/tls.key");
+  const ToolOutcome renewed = Certs({"renew", own_, "--days", "30"});
+  ASSERT_EQ(renewed.code, 0) << renewed.output;
+  EXPECT_EQ(FileContents(own_ + "/worker/ca.crt"), authority);
+  EXPECT_NE(FileContents(own_ + "/worker/tls.key"), key);
+  const auto facts = CheckTlsFolder(own_ + "/coordinator", absl::Now());
+  ASSERT_TRUE(facts.ok()) << facts.status();
+  EXPECT_THAT(facts->hosts, testing::ElementsAre("train.test"));
+  EXPECT_LT(facts->until, absl::Now() + absl::Hours(24 * 31));
+  EXPECT_GT(facts->until, absl::Now() + absl::Hours(24 * 29));
+}
+
+TEST_F(CertsCommandTest, IssueNamesAClient) {
+  ASSERT_EQ(Certs({"init", own_}).code, 0);
+  ASSERT_EQ(Certs({"issue", own_, "alice", "--role", "operator"}).code, 0);
+  const auto alice = CheckTlsFolder(own_ + "/alice", absl::Now());
+  ASSERT_TRUE(alice.ok()) << alice.status();
+  EXPECT_EQ(alice->common_name, "alice");
+  EXPECT_TRUE(alice->IsOperator());
+  ASSERT_EQ(Certs({"issue", own_, "node7"}).code, 0);
+  EXPECT_FALSE(CheckTlsFolder(own_ + "/node7", absl::Now())->IsOperator());
+  EXPECT_EQ(Certs({"issue", own_, "alice"}).code, 1) << "there is one";
+}
+
+TEST_F(CertsCommandTest, NoNameLeadsOutOfTheFolder) {
+  ASSERT_EQ(Certs({"init", own_}).code, 0);
+  for (const char* name : {"../alice", "a/b", "..", ".", "", "ca", "/tmp/x"}) {
+    const ToolOutcome issued = Certs({"issue", own_, name});
+    EXPECT_NE(issued.code, 0) << name;
+    EXPECT_THAT(issued.output, HasSubstr(name));
+  }
+  EXPECT_FALSE(fs::exists(root_.File("alice")));
+}
+
+TEST_F(CertsCommandTest, WrongHostsAndNamesAreRefusedInOneLine) {
+  for (const char* host : {"a b", "host:7070", "DNS:evil,IP:1.2.3.4 x", "é"}) {
+    const ToolOutcome made =
+        Certs({"init", root_.File("other"), "--host", host});
+    EXPECT_EQ(made.code, 1) << host;
+    EXPECT_EQ(std::count(made.output.begin(), made.output.end(), '\n'), 1)
+        << made.output;
+    fs::remove_all(root_.File("other"));
+  }
+  const ToolOutcome without = Certs({"renew", root_.File("none")});
+  EXPECT_EQ(without.code, 1);
+  EXPECT_THAT(without.output, HasSubstr("certs init"));
+}
+
+// A link that another user has planted is replaced, and not followed.
+TEST_F(CertsCommandTest, FollowsNoPlantedLink) {
+  ASSERT_EQ(Certs({"init", own_}).code, 0);
+  const std::string victim = root_.File("victim");
+  { std::ofstream(victim) << "untouched"; }
+  for (const char* name : {"tls.key", "tls.key.new", "tls.crt", "ca.crt"}) {
+    const std::string path = own_ + "/worker/" + name;
+    fs::remove(path);
+    fs::create_symlink(victim, path);
+  }
+  ASSERT_EQ(Certs({"renew", own_}).code, 0);
+  EXPECT_EQ(FileContents(victim), "untouched");
+  EXPECT_TRUE(Trouble(own_ + "/worker").ok()) << Trouble(own_ + "/worker");
+  // Nor is a folder that links elsewhere.
+  fs::create_symlink(root_.path(), own_ + "/bob");
+  EXPECT_EQ(Certs({"issue", own_, "bob"}).code, 1);
+  EXPECT_FALSE(fs::exists(root_.File("tls.key")));
+}
+
+// --- Folders that cannot be used --------------------------------------------
+
+TEST(TlsFolderTest, NamesTheFileAndTheFault) {
+  const Certificates& made = TheCertificates();
+  EXPECT_TRUE(Trouble(made.worker.folder).ok());
+  const auto expect = [](const std::string& folder, const char* fault) {
+    const absl::Status trouble = Trouble(folder);
+    EXPECT_EQ(trouble.code(), StatusCode::kFailedPrecondition) << trouble;
+    EXPECT_THAT(std::string(trouble.message()),
+                AllOf(HasSubstr(folder), HasSubstr(fault)));
+  };
+  expect(made.expired_worker.folder, "expired");
+  expect(made.future_worker.folder, "not valid before");
+
+  const TestFolder scratch;
+  const std::string mixed = scratch.File("mixed");
+  WriteIdentity(mixed, made.worker.authority, made.strange_worker.own);
+  expect(mixed, "not signed by the authority");
+  WriteIdentity(mixed, made.worker.authority,
+                {made.worker.own.certificate, made.strange_worker.own.key});
+  expect(mixed, "is not the key of");
+  WriteIdentity(mixed, made.worker.authority, made.worker.own);
+  fs::permissions(mixed + "/tls.key", fs::perms(0644));
+  expect(mixed, "chmod 600");
+}
+
+TEST(TlsFolderTest, RefusesTextThatIsNoCertificate) {
+  const Certificates& made = TheCertificates();
+  const TestFolder scratch;
+  const std::string folder = scratch.File("x");
+  EXPECT_EQ(Trouble(folder).code(), StatusCode::kNotFound);
+  const std::string& good = made.worker.own.certificate;
+  for (const std::string& text :
+       {std::string("nonsense"), good.substr(0, good.size() / 2),
+        std::string("-----BEGIN CERTIFICATE-----\nAAAA\n"
+                    "-----END CERTIFICATE-----\n"),
+        good + "-----BEGIN CERTIFICATE-----\nAAAA\n"}) {
+    WriteIdentity(folder, made.worker.authority, {text, made.worker.own.key});
+    const absl::Status trouble = Trouble(folder);
+    EXPECT_EQ(trouble.code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(trouble.message()), HasSubstr("tls.crt"));
+  }
+  // A key with a passphrase would be asked for on a terminal.
+  WriteIdentity(folder, made.worker.authority,
+                {good,
+                 "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
+                 "DEK-Info: AES-256-CBC,00000000000000000000000000000000\n\n"
+                 "AAAA\n-----END EC PRIVATE KEY-----\n"});
+  EXPECT_THAT(std::string(Trouble(folder).message()), HasSubstr("passphrase"));
+}
+
+}  // namespace
+}  // namespace lockstep::security

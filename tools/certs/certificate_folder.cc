@@ -1,0 +1,195 @@
+#include "tools/certs/certificate_folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/process.h"
+#include "base/secret_file.h"
+#include "base/tls/tls_folder.h"
+#include "base/user_file.h"
+
+namespace lockstep::certs {
+namespace {
+
+constexpr char kAuthorityFolder[] = "ca";
+constexpr char kAuthorityKeyFile[] = "ca.key";
+constexpr char kAuthorityName[] = "Lockstep";
+constexpr absl::Duration kTenYears = absl::Hours(24 * 3653);
+// Clocks of hosts differ.
+constexpr absl::Duration kBefore = absl::Hours(1);
+
+bool Exists(const std::string& path) {
+  struct stat found {};
+  return lstat(path.c_str(), &found) == 0;
+}
+
+// All files are secrets to the file system: there is no reason for others to
+// read certificates here.
+absl::Status Replace(const std::string& path, const std::string& text) {
+  const std::string fresh = absl::StrCat(path, ".new");
+  if (absl::Status written = WriteSecretFile(fresh, text); !written.ok()) {
+    return written;
+  }
+  if (std::rename(fresh.c_str(), path.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("rename to ", path));
+}
+
+absl::Status WriteTlsFolder(const std::string& folder,
+                            const std::string& authority, const PemPair& pem) {
+  if (absl::Status made = MakePrivateDirectory(folder); !made.ok()) return made;
+  const tls::TlsFiles files = tls::FilesIn(folder);
+  absl::Status written = Replace(files.authority, authority);
+  // The key first: without its certificate it proves nothing.
+  if (written.ok()) written = Replace(files.key, pem.key);
+  if (written.ok()) written = Replace(files.certificate, pem.certificate);
+  return written;
+}
+
+Validity ValidityOf(const CertificateFolderOptions& options) {
+  return {options.now - kBefore, options.now + absl::Hours(24) * options.days};
+}
+
+std::vector<std::string> DefaultHosts() {
+  return {"localhost", "127.0.0.1", "::1", HostName()};
+}
+
+// What the coordinator's certificate is valid for now.
+absl::StatusOr<std::vector<std::string>> HostsIn(const std::string& folder) {
+  const std::string path =
+      tls::FilesIn(absl::StrCat(folder, "/", kCoordinatorFolder)).certificate;
+  const auto pem = ReadUserFile(path, tls::kPemBytesMax);
+  if (!pem.ok()) return pem.status();
+  const auto certificates = tls::ParseCertificates(*pem);
+  if (!certificates.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", certificates.status().message()));
+  }
+  return tls::FactsOf(*certificates->front()).hosts;
+}
+
+absl::Status IssueInto(const std::string& folder,
+                       const CertificateAuthority& authority,
+                       const CertificateRequest& request) {
+  const absl::StatusOr<PemPair> pem = authority.Issue(request);
+  if (!pem.ok()) return pem.status();
+  return WriteTlsFolder(absl::StrCat(folder, "/", request.name),
+                        authority.pem().certificate, *pem);
+}
+
+absl::Status IssueAll(const std::string& folder,
+                      const CertificateAuthority& authority,
+                      const CertificateFolderOptions& options) {
+  const Validity validity = ValidityOf(options);
+  absl::Status issued = IssueInto(folder, authority,
+                                  {.name = kCoordinatorFolder,
+                                   .role = CertificateRole::kCoordinator,
+                                   .hosts = options.hosts,
+                                   .validity = validity});
+  if (issued.ok()) {
+    issued = IssueInto(folder, authority,
+                       {.name = kWorkerFolder,
+                        .role = CertificateRole::kWorker,
+                        .validity = validity});
+  }
+  if (issued.ok()) {
+    issued = IssueInto(folder, authority,
+                       {.name = kOperatorFolder,
+                        .role = CertificateRole::kOperator,
+                        .validity = validity});
+  }
+  return issued;
+}
+
+absl::StatusOr<CertificateAuthority> LoadAuthority(const std::string& folder) {
+  const std::string own = absl::StrCat(folder, "/", kAuthorityFolder);
+  const std::string key_file = absl::StrCat(own, "/", kAuthorityKeyFile);
+  if (!Exists(key_file)) {
+    return absl::NotFoundError(absl::StrCat("there is no authority in ", folder,
+                                            ": lockstepctl certs init ", folder,
+                                            " makes one"));
+  }
+  if (absl::Status fit = CheckSecretFile(key_file); !fit.ok()) return fit;
+  const auto certificate = ReadUserFile(
+      absl::StrCat(own, "/", tls::kAuthorityFile), tls::kPemBytesMax);
+  if (!certificate.ok()) return certificate.status();
+  const auto key = ReadUserFile(key_file, tls::kPemBytesMax);
+  if (!key.ok()) return key.status();
+  auto authority = CertificateAuthority::Parse({*certificate, *key});
+  if (authority.ok()) return authority;
+  return absl::InvalidArgumentError(
+      absl::StrCat(own, ": ", authority.status().message()));
+}
+
+bool IsFileName(const std::string& name) {
+  return !name.empty() && name[0] != '.' && !absl::StrContains(name, '/') &&
+         name != kAuthorityFolder;
+}
+
+}  // namespace
+
+absl::Status InitCertificates(const std::string& folder,
+                              const CertificateFolderOptions& options) {
+  const std::string own = absl::StrCat(folder, "/", kAuthorityFolder);
+  if (Exists(own)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("there is an authority in ", folder,
+                     " already: lockstepctl certs renew ", folder,
+                     " makes new certificates from it"));
+  }
+  absl::Status made = MakePrivateDirectory(folder);
+  if (made.ok()) made = MakePrivateDirectory(own);
+  if (!made.ok()) return made;
+  const auto authority = CertificateAuthority::Create(
+      kAuthorityName, {options.now - kBefore, options.now + kTenYears});
+  made = Replace(absl::StrCat(own, "/", tls::kAuthorityFile),
+                 authority.pem().certificate);
+  if (made.ok()) {
+    made =
+        Replace(absl::StrCat(own, "/", kAuthorityKeyFile), authority.pem().key);
+  }
+  if (!made.ok()) return made;
+  CertificateFolderOptions complete = options;
+  if (complete.hosts.empty()) complete.hosts = DefaultHosts();
+  return IssueAll(folder, authority, complete);
+}
+
+absl::Status RenewCertificates(const std::string& folder,
+                               const CertificateFolderOptions& options) {
+  const auto authority = LoadAuthority(folder);
+  if (!authority.ok()) return authority.status();
+  CertificateFolderOptions complete = options;
+  if (complete.hosts.empty()) {
+    auto hosts = HostsIn(folder);
+    if (!hosts.ok()) return hosts.status();
+    complete.hosts = *std::move(hosts);
+  }
+  return IssueAll(folder, *authority, complete);
+}
+
+absl::Status IssueCertificate(const std::string& folder,
+                              const std::string& name, CertificateRole role,
+                              const CertificateFolderOptions& options) {
+  if (!IsFileName(name)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", name, "' cannot be the name of a folder in ", folder));
+  }
+  const std::string own = absl::StrCat(folder, "/", name);
+  if (Exists(own)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(own, " exists: remove it, or give another name"));
+  }
+  const auto authority = LoadAuthority(folder);
+  if (!authority.ok()) return authority.status();
+  return IssueInto(folder, *authority,
+                   {.name = name,
+                    .role = role,
+                    .hosts = options.hosts,
+                    .validity = ValidityOf(options)});
+}
+
+}  // namespace lockstep::certs
