@@ -1,15 +1,19 @@
 """Kills workers at random moments, and measures until every survivor knows.
 
     kill_latency_test.py BIN_FOLDER [--kills N] [--workers N] [--transport T] [--seed S]
-                         [--limit_ms MS] [--fork]
+                         [--limit_ms MS] [--fork] [--fault kill | stop | cut] [--lease_ms MS]
 
 Each round kills one worker (tests/e2e/watched_worker.cc, SIGKILL): between Join and Seal, while all compute
 and nobody waits in a transport, and while steps follow each other; then it starts again. No launcher reports
 the death. Prints, for each of these phases and for all kills, the time from SIGKILL until the last survivor's
 session knows that the epoch has ended: p50, p99, maximum.
 
+--fault stop: SIGSTOP instead of SIGKILL. --fault cut: each worker is on a host of its own, made of namespaces
+(tests/e2e/separate_hosts.py), and all packets from and to one of them are dropped; the transport is gloo. The
+lease and the limit of a silent link are then --lease_ms (2000), and the times are also printed in leases.
+
 --fork: each worker has a child of its own that sleeps with all its sockets, so that these stay open when it
-dies. --limit_ms: a kill that took longer fails the test.
+dies. --limit_ms: a fault that was known later fails the test (800; 1.5 leases for stop and cut).
 """
 
 import argparse
@@ -23,6 +27,8 @@ import threading
 import time
 from pathlib import Path
 
+import separate_hosts
+
 LIMIT_S = 120
 HOLD_S = 0.3
 PHASES = ("before Seal", "all compute", "in steps")  # by the number of the epoch, mod 3
@@ -31,6 +37,7 @@ mesh: data={workers}
 transport: {transport}
 limits: {{max_restarts: 1000000}}
 """
+SILENCE = "timeouts: {{lease: {lease}ms, link: {lease}ms}}\n"
 
 
 class Worker:
@@ -40,11 +47,13 @@ class Worker:
         self.job, self.name, self.said = job, name, {}
         env = {"LOCKSTEP_ADDRESS": job.address, "LOCKSTEP_JOB": "watched", "LOCKSTEP_SPEC": str(job.spec),
                "LOCKSTEP_WORKER_NAME": name, "PATH": os.environ["PATH"]}
+        if job.hosts:
+            env["LOCKSTEP_HOST_ADDRESS"] = job.hosts.address(int(name.split("-")[1]))
         if job.fork:
             env["LOCKSTEP_TEST_FORK"] = "1"
         self.process = subprocess.Popen(
-            [job.binaries / "watched_worker", str(int(HOLD_S * 1000))], text=True, env=env, process_group=0,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            [*job.prefix(name), job.binaries / "watched_worker", str(int(HOLD_S * 1000))], text=True, env=env,
+            process_group=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -67,12 +76,15 @@ class Worker:
 
 
 class Job:
-    def __init__(self, binaries, size, transport, fork, folder):
-        self.binaries, self.size, self.fork = binaries, size, fork
+    def __init__(self, options, folder):
+        self.binaries, self.size, self.fork = options.binaries.resolve(), options.workers, options.fork
+        self.fault = options.fault
+        self.hosts = separate_hosts.SeparateHosts(self.size) if self.fault == "cut" else None
         self.changed, self.trouble, self.epoch = threading.Condition(), [], 0
         self.workers = {}
         port = folder / "port"
-        self.daemon = subprocess.Popen([binaries / "lockstepd", "--listen", "127.0.0.1:0", "--port_file", port],
+        listen = [f"{separate_hosts.OUTSIDE}:0", "--insecure"] if self.hosts else ["127.0.0.1:0"]
+        self.daemon = subprocess.Popen([self.binaries / "lockstepd", "--port_file", port, "--listen", *listen],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + LIMIT_S
         while not port.exists():
@@ -80,7 +92,20 @@ class Job:
             time.sleep(0.01)
         self.address = port.read_text().strip()
         self.spec = folder / "spec.yaml"
-        self.spec.write_text(SPEC.format(workers=size, transport=transport))
+        transport = "gloo" if self.hosts else options.transport
+        text = SPEC.format(workers=self.size, transport=transport)
+        self.spec.write_text(text if self.fault == "kill" else text + SILENCE.format(lease=options.lease_ms))
+
+    def prefix(self, name):
+        """Of the command of a worker: where it runs."""
+        return self.hosts.prefix(int(name.split("-")[1])) if self.hosts else []
+
+    def strike(self, victim):
+        if self.fault == "cut":
+            self.hosts.cut(int(victim.name.split("-")[1]))
+        else:
+            # Not its group: a forked child lives on with its sockets.
+            os.kill(victim.process.pid, signal.SIGSTOP if self.fault == "stop" else signal.SIGKILL)
 
     def start(self, name):
         self.workers[name] = Worker(self, name)
@@ -96,6 +121,8 @@ class Job:
             worker.end()
         self.daemon.kill()
         self.daemon.wait()
+        if self.hosts:
+            self.hosts.end()
 
 
 def play(job, kills, dice):
@@ -116,11 +143,13 @@ def play(job, kills, dice):
         victim = job.workers[dice.choice(names)]
         others = [worker for worker in job.workers.values() if worker is not victim]
         killed = time.monotonic()
-        os.kill(victim.process.pid, signal.SIGKILL)
+        job.strike(victim)
         job.wait("the end", lambda: all(("known", epoch) in w.said for w in others))
         times[phase].append(max(worker.said["known", epoch] for worker in others) - killed)
         last = epoch
         victim.end()
+        if job.hosts:
+            job.hosts.heal()
         job.start(victim.name)
     return times
 
@@ -136,13 +165,19 @@ def main():
     arguments.add_argument("--workers", type=int, default=3)
     arguments.add_argument("--transport", default="auto")
     arguments.add_argument("--fork", action="store_true")
-    arguments.add_argument("--limit_ms", type=float, default=800, help="the stream of a killed worker takes 1000")
+    arguments.add_argument("--limit_ms", type=float,
+                           help="a killed worker: 800, its stream takes 1000; else 1.5 leases")
+    arguments.add_argument("--fault", choices=("kill", "stop", "cut"), default="kill")
+    arguments.add_argument("--lease_ms", type=int, default=2000)
     arguments.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     options = arguments.parse_args()
-    print(f"{options.workers} workers, transport {options.transport}, {options.kills} kills, seed {options.seed}, "
-          f"load average {os.getloadavg()[0]:.1f}", flush=True)
+    if options.fault == "cut":
+        separate_hosts.enter()
+    limit_ms = options.limit_ms or (800 if options.fault == "kill" else 1.5 * options.lease_ms)
+    print(f"{options.workers} workers, transport {options.transport}, {options.kills} times {options.fault}, "
+          f"seed {options.seed}, load average {os.getloadavg()[0]:.1f}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(options.binaries.resolve(), options.workers, options.transport, options.fork, Path(folder))
+        job = Job(options, Path(folder))
         try:
             times = play(job, options.kills, random.Random(options.seed))
         finally:
@@ -152,10 +187,14 @@ def main():
         if seconds:
             print(f"{phase + ':':14} p50 {1e3 * quantile(seconds, .5):6.1f} ms, p99 "
                   f"{1e3 * quantile(seconds, .99):6.1f} ms, longest {1e3 * max(seconds):6.1f} ms "
-                  f"({len(seconds)} kills)")
+                  f"({len(seconds)})")
+    if options.fault != "kill":
+        lease = options.lease_ms / 1e3
+        print(f"in leases:     p50 {quantile(times['all'], .5) / lease:.2f}, p99 "
+              f"{quantile(times['all'], .99) / lease:.2f}, longest {max(times['all']) / lease:.2f}")
     print(f"load average {os.getloadavg()[0]:.1f}")
-    late = [seconds for seconds in times["all"] if seconds * 1e3 > options.limit_ms]
-    assert not late, f"{len(late)} kills took longer than {options.limit_ms} ms: {late}"
+    late = [seconds for seconds in times["all"] if seconds * 1e3 > limit_ms]
+    assert not late, f"{len(late)} took longer than {limit_ms} ms: {late}"
 
 
 if __name__ == "__main__":

@@ -14,8 +14,11 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
               simulate every point at which one of 3 workers may die, and of its recovery every
               Nth point (1) at which a worker or the coordinator may
   kill-latency [--kills N] [--workers N] [--transport T] [--seed S] [--fork]
+               [--fault kill | stop | cut] [--lease_ms MS]
               kill workers at N random moments (1000 of 16 workers), before Seal, while all compute
-              and in steps; print how long it takes until all others know; no launcher helps
+              and in steps; print how long it takes until all others know; no launcher helps;
+              stop: SIGSTOP instead of SIGKILL; cut: each worker on a host of its own, made of
+              namespaces, one of which loses its network; both with leases of MS (2000)
   mutants [--only NAME] [--seeds N]
               build a copy of the source tree with one seeded bug after the other
               (tests/sim/mutants), and simulate N histories (2000) of each; fails if the
