@@ -177,7 +177,7 @@ TEST_P(EveryDeath, AtEveryPointOfARecoveryLosesNoStep) {
   std::cout << pair << " pairs of points; ";
   Print("two losses");
   EXPECT_GT(replays_, 0);
-  EXPECT_TRUE(roll_forwards_ > 0 || GetParam() < 0);
+  EXPECT_TRUE(roll_forwards_ > 0 || GetParam() < 0 || kUnderSanitizer);
 }
 
 INSTANTIATE_TEST_SUITE_P(SlowRank, EveryDeath, testing::Range(-1, kRanks),
