@@ -75,6 +75,11 @@ class EventLoop {
   // After it returns, the watch is not running and will not be called.
   void RemoveWatch(uint64_t number);
 
+  // Reads the progress source now, before events that are posted later.
+  void ReadProgress() {
+    loop_.Post([this] { PullProgress(); });
+  }
+
   // The source is called once each progress interval. Empty: none. After the
   // call returns, the former source is not running.
   void SetProgressSource(ProgressSource source);

@@ -22,13 +22,18 @@ std::optional<protocol::ToCoordinatorBody> HeartbeatSender::TakeDue(
   return progress_.TakeNewest();
 }
 
-std::optional<protocol::ToCoordinatorBody> HeartbeatSender::TakeLast() {
+std::optional<protocol::ToCoordinatorBody> HeartbeatSender::TakeProgress() {
   if (!connected_ || !in_epoch_ || !progress_.Unsent()) return std::nullopt;
+  return progress_.TakeNewest();
+}
+
+std::optional<protocol::ToCoordinatorBody> HeartbeatSender::TakeLast() {
+  if (!progress_.newest) return std::nullopt;
   if (progress_.newest->unsubmitted_by_all.count == 0 &&
       progress_.newest->unsubmitted_here.count == 0) {
     return std::nullopt;
   }
-  return progress_.TakeNewest();
+  return TakeProgress();
 }
 
 absl::Time HeartbeatSender::NextDue() const {

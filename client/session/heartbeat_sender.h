@@ -53,6 +53,9 @@ class HeartbeatSender {
   // The message to send now, if any. The caller sends it and calls Sent.
   std::optional<protocol::ToCoordinatorBody> TakeDue(absl::Time now);
 
+  // The newest Progress, regardless of the interval, if it was not sent.
+  std::optional<protocol::ToCoordinatorBody> TakeProgress();
+
   // Before the worker leaves: its newest Progress, regardless of the interval,
   // if it was not sent and names parameters that no rank, or only other ranks,
   // submit.

@@ -257,6 +257,8 @@ void Machine::On(const PeerFailed& event) {
   const bool counts = is_proof && view_.phase == SessionPhase::kEnded;
   if (!InEpoch() && !counts) return;
   if (!unacked_.AddEvidence(event.evidence)) return;
+  // Whether this worker was to go on without the peer depends on where it is.
+  if (auto progress = heartbeats_.TakeProgress()) State(*std::move(progress));
   State(event.evidence);
   if (!InEpoch() || !is_proof) return;
   const int rank = RankOf(view_, event.evidence);

@@ -187,6 +187,7 @@ void Session::Impl::OnProcessNews(int rank, transport::ProcessNews news,
           "known by its connections or its lease",
           rank, peer.worker.value, why.message()));
   }
+  event_loop_->ReadProgress();
   event_loop_->Post(session::PeerFailed{std::move(evidence)});
 }
 
@@ -390,6 +391,7 @@ void Session::Impl::ReportPeerFailure(absl::Span<const int> group,
   }
   const int rank = group[*failed_peer];
   const protocol::Member& peer = members().at(rank);
+  event_loop_->ReadProgress();
   event_loop_->Post(session::PeerFailed{
       {.subject = peer.worker,
        .generation = peer.generation,

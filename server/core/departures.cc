@@ -64,6 +64,10 @@ std::optional<int> Departures::GoesOn(const Members& members,
   return std::nullopt;
 }
 
+bool Departures::IsInLastStep(int rank, const ProgressTracker& progress) const {
+  return progress.of(rank).position.step + 1 >= left_at_;
+}
+
 bool Departures::IsMissedAt(int rank, const ProgressTracker& progress) const {
   return first_leaver_ >= 0 && !progress.of(rank).withdrawn &&
          progress.of(rank).position == LastPosition();

@@ -50,6 +50,9 @@ class Departures {
   // A rank beyond the last step of a leaver.
   std::optional<int> GoesOn(const Members& members,
                             const ProgressTracker& progress) const;
+  // As far as it has reported, the rank is in the last step of a leaver, or has
+  // passed it.
+  bool IsInLastStep(int rank, const ProgressTracker& progress) const;
   // The rank is where the last step of a leaver ended: the step that it is in
   // cannot end.
   bool IsMissedAt(int rank, const ProgressTracker& progress) const;

@@ -95,7 +95,8 @@ EpochEnd Epoch::EndByLeaver(int rank, const EpochContext& context) const {
   const int first = departures_.first_leaver();
   const Worker& leaver = members_.At(first);
   std::optional<int> unfinished = departures_.GoesOn(members_, progress());
-  if (!started_) unfinished = rank;
+  const bool is_known = started_ && departures_.IsInLastStep(rank, progress());
+  if (!unfinished && !is_known) unfinished = rank;
   return {
       {.kind = CauseKind::kLeft,
        .workers = {leaver.name},

@@ -217,6 +217,8 @@ class Job {
           EventContext& context);
   void EndWith(const Worker& worker, EventContext& context);
   // No report of the worker will come.
+  void NoteUnfinished(const Worker& worker, const protocol::Position& position,
+                      EventContext& context);
   void ForgetReport(const WorkerName& worker, EventContext& context);
   void ForgetReturn(const Worker& worker, EventContext& context);
   // The worker comes without a report to give.

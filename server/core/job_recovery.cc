@@ -38,11 +38,29 @@ void Job::On(const Worker& worker, const protocol::EpochReport& message,
                            Where(message.position), passed),
            context);
   if (!recovery_) return;
+  NoteUnfinished(worker, message.position, context);
   if (!durable_.recovery) {
     recovery_->Report(worker.name, message);
     return Settle(context);
   }
   context.out.Send(worker.session, name(), durable_.epoch, *durable_.recovery);
+}
+
+// The progress known when the epoch ended may have been old.
+void Job::NoteUnfinished(const Worker& worker,
+                         const protocol::Position& position,
+                         EventContext& context) {
+  if (over() || durable_.left.empty() || !durable_.unfinished.value.empty() ||
+      durable_.left.count(worker.name) > 0) {
+    return;
+  }
+  for (const auto& [name, left] : durable_.left) {
+    if (position <= protocol::Position{left.steps, protocol::Phase::kCompute})
+      return;
+  }
+  context.out.Record(this->name(),
+                     record::EpochFinished{durable_.epoch, durable_.cause,
+                                           durable_.steps, worker.name});
 }
 
 // The worker has ended its epoch, with evidence that had no effect here: the

@@ -90,9 +90,13 @@ bool OfThisHost(const sockaddr_storage& address) {
 }
 
 // Resolving, listing interfaces and Gloo's loop need file descriptors, and do
-// not report when there are none.
+// not report when there are none. What Gloo had opened is closed again when its
+// error is known.
+constexpr int kDeviceFiles = 4;
+
 absl::Status UnlessOutOfFiles(absl::Status error) {
-  return CanOpenFile() ? error : OutOfFiles(error.message());
+  return RequireOpenFiles(kDeviceFiles).ok() ? error
+                                             : OutOfFiles(error.message());
 }
 
 // Returns a numeric address, which Gloo resolves without error.

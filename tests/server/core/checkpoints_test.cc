@@ -410,8 +410,11 @@ TEST(SaveCommandTest, IsForgottenWithTheEpoch) {
       2, protocol::LocalFailure{
              .step = 1, .call = "Finish", .code = absl::StatusCode::kInternal});
   ASSERT_FALSE(fixture.durable_job().epoch_lives);
-  fixture.Hello(11, fixture.HelloOf(1));
-  fixture.Hello(2, fixture.HelloOf(2));
+  for (const auto& [session, worker] : {std::pair{11, 1}, {2, 2}}) {
+    protocol::Hello again = fixture.HelloOf(worker);
+    again.incarnation += 100;
+    fixture.Hello(session, again);
+  }
   ASSERT_EQ(fixture.durable_job().epoch, EpochId{2});
   EXPECT_EQ(fixture.durable_job().wanted.saves, 0u);
 }

@@ -441,6 +441,16 @@ TEST_F(LastLeaverTest, DoesNotCompleteTheJobIfItWantedMore) {
   EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
 }
 
+// What it reports when it has quiesced counts, and not the progress known
+// before.
+TEST_F(LastLeaverTest, DoesNotCompleteTheJobIfItReportsThatItWantedMore) {
+  fixture_.Says(3, CoordinatorFixture::ResetBy(1));
+  fixture_.Says(
+      3, EpochReport{.position = {6, Phase::kTransfer}, .holds_state = true});
+  Dies(3);
+  EXPECT_EQ(fixture_.View().state, JobState::kEpochEnded);
+}
+
 // A rank whose evidence had no effect here has ended its epoch alone.
 TEST(ReportOfALiveEpochTest, EndsIt) {
   CoordinatorFixture fixture(RestartingSpec(2));
