@@ -31,8 +31,7 @@ absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 absl::Status CheckSecretFile(const std::string& path);
 
 // Creates `path` with mode 0600 and writes `secret`, and a newline unless it
-// ends with one. Replaces an
-// existing file, but never follows a symbolic link.
+// ends with one. Replaces an existing file, but never follows a symbolic link.
 absl::Status WriteSecretFile(const std::string& path, absl::string_view secret);
 
 // Creates `path` with mode 0700, or accepts an existing directory that this

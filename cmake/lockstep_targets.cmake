@@ -15,6 +15,7 @@
 #                       [TIMEOUT seconds] [SERIAL])    see tests/regressions/README.md
 #   lockstep_complaint(NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
 #                       tests/catalogue/CMakeLists.txt
+#   lockstep_register_again(ENTRY LABEL  CASES ... | COMMAND ...)   what these two do
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
 # A library is static, position independent and has hidden symbols:
@@ -272,7 +273,7 @@ endfunction()
 # as `entry`, with one label. In one preset: release, or asan if the test is
 # SANITIZED_ONLY. Cases have the label `again` besides: a run of all tests leaves
 # them out, because their program runs whole, and checks only that there are such.
-function(_lockstep_register_again entry label)
+function(lockstep_register_again entry label)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "CASES;COMMAND;NEEDS" ${ARGN})
   set(elsewhere asan tsan)
   if(ARG_CASES)
@@ -307,13 +308,13 @@ function(lockstep_regression number name)
   if(number LESS 10)
     set(number "0${number}")
   endif()
-  _lockstep_register_again(regression.${number}.${name} regressions ${ARGN})
+  lockstep_register_again(regression.${number}.${name} regressions ${ARGN})
 endfunction()
 
 # A complaint about another project that Lockstep solves (docs/fault-catalogue.md):
 # catalogue.NAME, label `catalogue`.
 function(lockstep_complaint name)
-  _lockstep_register_again(catalogue.${name} catalogue ${ARGN})
+  lockstep_register_again(catalogue.${name} catalogue ${ARGN})
 endfunction()
 
 # Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if

@@ -1,4 +1,4 @@
-// Who calls, by the certificate of the connection.
+// Identifies the caller of an RPC by the certificate of its connection.
 //
 // Threads: any.
 

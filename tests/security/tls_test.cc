@@ -196,8 +196,7 @@ TEST(FalseServerTest, IsNotTrustedAndTheClientSaysWhy) {
 
 // --- Rotation ---------------------------------------------------------------
 
-// True once a new connection of `channel` to the server succeeds or fails as
-// `wanted`.
+// True once `holds` returns true; false if it does not within a minute.
 bool Eventually(const std::function<bool()>& holds) {
   const absl::Time deadline = absl::Now() + absl::Seconds(60);
   while (!holds()) {

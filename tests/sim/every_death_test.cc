@@ -13,8 +13,8 @@
 // Nothing is drawn, so the histories differ by these points alone. In each the
 // promises of the world hold, and the job completes with equal updates.
 //
-// Of the pairs of points a test takes every LOCKSTEP_SIM_DEATH_STRIDEth;
-// `./run long deaths` takes all.
+// A test takes one in LOCKSTEP_SIM_DEATH_STRIDE pairs of points; `./run long
+// deaths` takes all.
 
 #include <algorithm>
 #include <cstdlib>

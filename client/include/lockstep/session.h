@@ -220,8 +220,9 @@ class LOCKSTEP_EXPORT Session {
   // have quiesced, or are lost, and returns how training goes on. The program
   // carries it out (recovery.h), destroys the session and what belongs to it,
   // and joins again. Errors: FailedPrecondition (the epoch lives, or this
-  // worker has left it), DeadlineExceeded (no decision within timeouts.join),
-  // status() if the job does not go on.
+  // worker has left it; it was presumed lost, and passed step 0 alone: end the
+  // process, so that it is started again), DeadlineExceeded (no decision within
+  // timeouts.join), status() if the job does not go on.
   absl::StatusOr<Recovery> Recover();
 
   // Leaves the job after the last step. If the epoch has ended before, and

@@ -89,11 +89,12 @@ bool OfThisHost(const sockaddr_storage& address) {
   return ours;
 }
 
-// Resolving, listing interfaces and Gloo's loop need file descriptors, and do
-// not report when there are none. What Gloo had opened is closed again when its
-// error is known.
+// What Gloo's device opens: epoll, a listener, interfaces.
 constexpr int kDeviceFiles = 4;
 
+// Resolving, listing interfaces and Gloo's loop need file descriptors, and do
+// not report when there are none. When the error is known, what had been opened
+// is closed again.
 absl::Status UnlessOutOfFiles(absl::Status error) {
   return RequireOpenFiles(kDeviceFiles).ok() ? error
                                              : OutOfFiles(error.message());
