@@ -62,8 +62,9 @@ struct EpochFinished {
   EpochId epoch;
   protocol::Cause cause;
   uint64_t steps = 0;  // committed in the job's lifetime, as far as known then
-  // A worker without which the job is not complete: it was to go beyond the last
-  // step of one that had left, or it is not known that it was not. Empty: none.
+  // A worker without which the job is not complete: it was to go beyond the
+  // last step of one that had left, or it is not known that it was not. Empty:
+  // none.
   WorkerName unfinished;
   bool operator==(const EpochFinished&) const = default;
 };
