@@ -26,6 +26,8 @@
 namespace lockstep::tls {
 namespace {
 
+constexpr absl::Duration kTimeout = absl::Seconds(1);
+
 struct FreeContext {
   void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
 };
@@ -173,19 +175,27 @@ absl::Status SpeakTls(int socket, const std::string& host,
   return ReadVerdict(ssl.get());
 }
 
-}  // namespace
-
-absl::Status ProbeTls(const std::string& address, const std::string& folder,
-                      absl::Duration timeout) {
+absl::Status ProbeOne(const std::string& address, const std::string& folder) {
   const std::optional<HostAndPort> to = Split(address);
   if (!to) return absl::OkStatus();
-  const FileDescriptor socket = ConnectTo(*to, timeout);
+  const FileDescriptor socket = ConnectTo(*to, kTimeout);
   if (!socket.valid()) return absl::OkStatus();
   const absl::Status spoken = SpeakTls(socket.get(), to->host, folder);
   ERR_clear_error();
   if (spoken.ok()) return spoken;
   return absl::FailedPreconditionError(
       absl::StrCat("coordinator at ", address, ": ", spoken.message()));
+}
+
+}  // namespace
+
+absl::Status ProbeTls(absl::Span<const std::string> addresses,
+                      const std::string& folder) {
+  for (const std::string& address : addresses) {
+    absl::Status fault = ProbeOne(address, folder);
+    if (!fault.ok()) return fault;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep::tls

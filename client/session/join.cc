@@ -25,8 +25,6 @@
 namespace lockstep {
 namespace {
 
-constexpr absl::Duration kProbeTimeout = absl::Seconds(1);
-
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
     const JobSpec& spec, const std::string& host_address, int device) {
   const absl::Duration silence = spec.timeouts.LinkSilence();
@@ -79,14 +77,11 @@ uint64_t DrawLife() {
 // No coordinator was reached: perhaps for a reason that gRPC does not tell.
 absl::Status WithTlsTrouble(const absl::Status& status,
                             const JoinOptions& options) {
-  for (const std::string& address : options.addresses) {
-    const absl::Status trouble =
-        tls::ProbeTls(address, options.tls_folder, kProbeTimeout);
-    if (trouble.ok()) continue;
-    return absl::Status(
-        status.code(), absl::StrCat(status.message(), "; ", trouble.message()));
-  }
-  return status;
+  const absl::Status trouble =
+      tls::ProbeTls(options.addresses, options.tls_folder);
+  if (trouble.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; ", trouble.message()));
 }
 
 }  // namespace

@@ -20,8 +20,6 @@
 namespace lockstep::ctl {
 namespace {
 
-constexpr absl::Duration kProbeTimeout = absl::Seconds(1);
-
 std::vector<std::string> Split(const std::string& addresses) {
   return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
 }
@@ -91,12 +89,10 @@ struct AdminClient::Stubs {
 
   static absl::Status NobodyAnswers(const AdminClientOptions& options,
                                     const grpc::Status& last) {
-    absl::string_view why = last.error_message();
-    absl::Status trouble;
-    for (const std::string& address : Split(options.addresses)) {
-      trouble = tls::ProbeTls(address, options.tls_folder, kProbeTimeout);
-      if (!trouble.ok()) why = trouble.message();
-    }
+    const absl::Status trouble =
+        tls::ProbeTls(Split(options.addresses), options.tls_folder);
+    const std::string why =
+        trouble.ok() ? last.error_message() : std::string(trouble.message());
     return absl::UnavailableError(absl::StrCat(
         "no coordinator answers at ", options.addresses, ": ", Printable(why)));
   }
