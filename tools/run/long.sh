@@ -49,6 +49,19 @@ every_death() {
   return "$status"
 }
 
+# number_option TEST FLAG DEFAULT [ARGS]: prints the number; there are no other arguments.
+number_option() {
+  local test="$1" flag="$2" number="$3"
+  shift 3
+  if [[ "${1:-}" == "$flag" ]]; then
+    number="${2:-}"
+    [[ "$number" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "$flag wants a number, got '$number'"
+    shift 2
+  fi
+  [[ $# -eq 0 ]] || refuse "long $test: unknown argument '$1'"
+  echo "$number"
+}
+
 run_long() {
   local name="${1:-}"
   refuse_flag long "$name"
@@ -63,13 +76,8 @@ run_long() {
       ;;
     deaths)
       shift
-      local stride=1
-      if [[ "${1:-}" == --stride ]]; then
-        stride="${2:-}"
-        [[ "$stride" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "--stride wants a number, got '$stride'"
-        shift 2
-      fi
-      [[ $# -eq 0 ]] || refuse "long deaths: unknown argument '$1'"
+      local stride
+      stride="$(number_option deaths --stride 1 "$@")" || exit $?
       require build
       configure_once release
       compile release training_sim_test
@@ -105,13 +113,8 @@ run_long() {
       ;;
     sim)
       shift
-      local seeds=10000
-      if [[ "${1:-}" == --seeds ]]; then
-        seeds="${2:-}"
-        [[ "$seeds" =~ ^[1-9][0-9]{0,8}$ ]] || refuse "--seeds wants a number, got '$seeds'"
-        shift 2
-      fi
-      [[ $# -eq 0 ]] || refuse "long sim: unknown argument '$1'"
+      local seeds
+      seeds="$(number_option sim --seeds 10000 "$@")" || exit $?
       require build
       configure_once release
       compile release training_sim_test
