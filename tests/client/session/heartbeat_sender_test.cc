@@ -7,6 +7,7 @@
 namespace lockstep::session {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 BusyChanged BusyWith(const std::string& reason) {
@@ -90,6 +91,17 @@ TEST_F(MachineTest, AnyMessageReplacesAHeartbeat) {
                         .kind = protocol::EvidenceKind::kPeerReset}});
   EXPECT_EQ(Step(0.7, DeadlineExpired{}), "");
   EXPECT_EQ(machine_->NextWake(), At(0.5) + kLease / 4);
+}
+
+// The coordinator decides by the position whether the job needs the peer.
+TEST_F(MachineTest, SaysWhereItIsBeforeItAccusesAPeer) {
+  Running();
+  Step(0.2, MovedTo(1));
+  Step(0.21, MovedTo(2));
+  EXPECT_THAT(
+      Step(0.22, PeerFailed{{.subject = {"a"},
+                             .kind = protocol::EvidenceKind::kPeerReset}}),
+      ContainsRegex("progress step 2.*evidence against a"));
 }
 
 TEST_F(MachineTest, BusyAndProgressTakeTurns) {
