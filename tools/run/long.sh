@@ -7,6 +7,13 @@ usage: ./run long NAME [ARGS]
 
 Runs one test for many minutes: more of what ./run test does in short. NAME is:
 
+  chaos [--minutes N] [--faults N] [--workers N] [--seed S]
+              inflict faults on 16 workers that train and on their coordinator for N minutes
+              (30; 200 faults): processes, networks, disks, clocks; print what each kind
+              costs, and compare the weights with a training without faults
+  chaos-cuts [--control N] [--data N] [--workers N] [--seed S]
+              cut control connections (1000 times), which must end no epoch, then data
+              connections (50 times), which must lose no update
   chaos-checkpoint [--kills N] [--seed S]
               kill jobs that save checkpoints at N random moments (1000); each time go on
               from what is on the disk, and compare every bit
@@ -66,6 +73,15 @@ run_long() {
   local name="${1:-}"
   refuse_flag long "$name"
   case "$name" in
+    chaos | chaos-cuts)
+      shift
+      require build test
+      configure_once release
+      compile release chaos_worker chaos_replay lockstepctl lockstepd
+      local what=(mix --minutes 30 --workers 16)
+      [[ "$name" == chaos ]] || what=(cuts --control 1000 --data 50 --workers 16)
+      exec python3 tests/chaos/chaos_test.py build/release/bin "${what[@]}" "$@"
+      ;;
     chaos-checkpoint)
       shift
       require build

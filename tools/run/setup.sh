@@ -10,7 +10,8 @@
     libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libhwy-dev libcli11-dev
     libxxhash-dev libsqlite3-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev
   )
-  readonly packages_test=(python3-venv git)
+  # util-linux, iproute2, nftables, faketime: namespaces, networks and clocks of the chaos tests
+  readonly packages_test=(python3-venv git util-linux iproute2 nftables faketime)
   readonly packages_mpi=(mpich libmpich-dev openmpi-bin libopenmpi-dev) # bench data-plane
   readonly packages_torch=(python3-torch)                               # bench training-step
   readonly packages_lint=(git python3 clang-format-14 shellcheck)
