@@ -88,15 +88,16 @@ bool Departures::Accuse(const protocol::Evidence& evidence,
                                members.RankOf(reporter) >= 0;
   if (!between_members) return false;
   const bool silent = evidence.kind == protocol::EvidenceKind::kPeerSilent;
-  accusations_.Add({.reporter = reporter,
-                    .accused = evidence.subject,
-                    .what = absl::StrCat(silent ? "is silent on" : "reset",
-                                         " their data connection",
-                                         evidence.detail.empty() ? "" : ": ",
-                                         evidence.detail),
-                    .answer_by = context.now() + context.spec().timeouts.resume,
-                    .silent = silent,
-                    .made = context.now()});
+  accusations_.Add(
+      {.reporter = reporter,
+       .accused = evidence.subject,
+       .what = absl::StrCat(
+           silent ? "is silent on" : "reset", " their data connection",
+           evidence.detail.empty() ? "" : ": ", evidence.detail),
+       .answer_by = context.now() +
+                    (silent ? kLookAgain : context.spec().timeouts.resume),
+       .silent = silent,
+       .made = context.now()});
   return true;
 }
 
@@ -109,7 +110,10 @@ std::optional<EpochEnd> Departures::Expire(bool may_resume,
     // lease decides. A death also makes survivors cut their links, so that they
     // accuse one another.
     accusations_.BeginAnew(
-        context.now() + std::max(context.spec().timeouts.resume, kLookAgain));
+        context.now() +
+        (accusations_.any_silent()
+             ? kLookAgain
+             : std::max(context.spec().timeouts.resume, kLookAgain)));
     return std::nullopt;
   }
   const Accusation& accusation = accusations_.Weightiest();

@@ -18,7 +18,8 @@
 // Any other hint becomes an *accusation*: if the accused has neither died nor
 // left when its time to answer ends, it is alive, and the link is broken. For a
 // silent peer this needs a message of the accused after the accusation: it may
-// be stopped, and then its lease decides.
+// be stopped, and then its lease decides. It needs no more
+// time, since silence is not the consequence of a death elsewhere.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
 #define LOCKSTEP_SERVER_CORE_EVIDENCE_H_
@@ -66,8 +67,7 @@ struct Accusation {
 // The open accusations of an epoch, by the time at which they must be answered.
 class Accusations {
  public:
-  // Keeps one for each pair of workers; a repeated one changes nothing. Times
-  // must not decrease.
+  // Keeps one for each pair of workers; a repeated one changes nothing.
   void Add(Accusation accusation) {
     const auto same = [&accusation](const Accusation& other) {
       return other.reporter == accusation.reporter &&
@@ -76,6 +76,11 @@ class Accusations {
     if (std::none_of(open_.begin(), open_.end(), same)) {
       open_.push_back(std::move(accusation));
     }
+  }
+
+  bool any_silent() const {
+    return std::any_of(open_.begin(), open_.end(),
+                       [](const Accusation& a) { return a.silent; });
   }
 
   bool HasAccused(const WorkerName& worker) const {
@@ -109,7 +114,9 @@ class Accusations {
   const std::vector<Accusation>& open() const { return open_; }
 
   absl::Time Next() const {
-    return open_.empty() ? absl::InfiniteFuture() : open_.front().answer_by;
+    absl::Time next = absl::InfiniteFuture();
+    for (const Accusation& a : open_) next = std::min(next, a.answer_by);
+    return next;
   }
 
  private:

@@ -155,6 +155,12 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
     if (held == durable_.epoch && durable_.recovery) {
       context.out.Send(session, name(), held, *durable_.recovery);
     }
+    // The others went on without it: it holds nothing that they need.
+    if (held < durable_.epoch) {
+      context.out.Send(
+          session, name(), held,
+          protocol::RecoveryDecision{.steps = durable_.first_step});
+    }
   } else if (comes_again) {
     worker->holds_state = Holds(hello.worker, hello, context);
     JoinAgain(worker, context);

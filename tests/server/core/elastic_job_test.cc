@@ -517,6 +517,34 @@ TEST_F(GrowingTest, AfterARestartOfTheCoordinatorItFollowsAgain) {
   EXPECT_TRUE(job_.WantsGrowth());
 }
 
+// It neither waits for a decision nor has an effect on the others.
+TEST(ShrinkingTest, AWorkerThatResumesAfterTheNextEpochFormedIsANewcomer) {
+  ElasticJob job(ElasticSpecOf(3));
+  job.Begin(3);
+  job.f.Closes(job.stream(2));
+  job.f.WaitWithHeartbeats(1, {job.stream(1), job.stream(3)});
+  job.f.Wait(0.1);
+  EXPECT_EQ(job.StateOf(2), WorkerState::kLost);
+  job.Recover({1, 3}, 7);
+  EXPECT_TRUE(job.lives());
+  protocol::Hello hello = job.f.HelloOf(2);
+  hello.generation = {1};
+  hello.incarnation = job.f.durable_job().name_holders.at(W(2)).incarnation;
+  hello.resume = protocol::ResumeState{.epoch = {1}, .ended = true};
+  const EffectList answer = job.f.Hello(200, hello);
+  EXPECT_THAT(answer, Includes(Sends(200, EpochEnded(1)),
+                               Sends(200, Any<protocol::RecoveryDecision>())));
+  for (const Effect& effect : job.f.effects()) {
+    const auto* send = std::get_if<Send>(&effect);
+    if (send == nullptr) continue;
+    const auto* decision =
+        std::get_if<protocol::RecoveryDecision>(&send->message.body);
+    if (decision == nullptr) continue;
+    EXPECT_EQ(*decision, (protocol::RecoveryDecision{.steps = 7}));
+  }
+  EXPECT_TRUE(job.lives());
+}
+
 // --- Spares
 // -------------------------------------------------------------------------
 
