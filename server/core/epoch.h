@@ -225,6 +225,7 @@ class Epoch {
   // ranks wait".
   std::string BlameSentence(int rank, const Waits& waits, absl::Time now) const;
   // Ranks wait for the rank's part of a checkpoint, and `stuck` has one.
+  bool IsStuck(int rank, absl::Time now) const;
   std::vector<int> StuckRanks(absl::Time now) const;
   bool BlocksSave(int rank, const std::vector<int>& stuck) const;
   // What the current stage requires of every rank, as a rank lacks it.

@@ -72,9 +72,8 @@ void Epoch::NameLate(EpochContext& context) {
 std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
   const absl::Time now = context.now();
   const std::vector<int> due = steps_.progress().TakeDue(now);
-  const bool any_is_stuck = std::any_of(due.begin(), due.end(), [&](int rank) {
-    return progress().IsStuck(rank, now);
-  });
+  const bool any_is_stuck = std::any_of(
+      due.begin(), due.end(), [&](int rank) { return IsStuck(rank, now); });
   if (!any_is_stuck || AllWaitForPlan()) return std::nullopt;
   // Also those that were due before, and were not at fault then: the last one
   // to be stuck may show that an earlier one is.
@@ -109,10 +108,15 @@ std::optional<EpochEnd> Epoch::CallStuck(EpochContext& context) {
                   std::move(evicted)};
 }
 
+// A member that takes part in steps unheard cannot report its progress.
+bool Epoch::IsStuck(int rank, absl::Time now) const {
+  return progress().IsStuck(rank, now) && !members_.At(rank).trains_unheard;
+}
+
 std::vector<int> Epoch::StuckRanks(absl::Time now) const {
   std::vector<int> stuck;
   for (int rank = 0; rank < members_.size(); ++rank) {
-    if (progress().IsStuck(rank, now)) stuck.push_back(rank);
+    if (IsStuck(rank, now)) stuck.push_back(rank);
   }
   return stuck;
 }
@@ -261,7 +265,7 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
                              .why = Behind(other, waits)});
     }
     const bool waits_for_others = waits.Any(rank) || checkpoints_.Awaits(rank);
-    const bool is_stuck = progress().IsStuck(rank, now) && !AllWaitForPlan() &&
+    const bool is_stuck = IsStuck(rank, now) && !AllWaitForPlan() &&
                           (!waits_for_others || BlocksSave(rank, stuck));
     if (!is_stuck && !IsLate(rank, waits, now)) continue;
     if (stalled++ < kBlamed) {

@@ -181,6 +181,7 @@ class Job {
 
   // --- Deadlines (job_clock.cc) ---
   bool TrainsUnheard(Worker* worker, absl::Time lived, EventContext& context);
+  absl::Time SecondLeaseOfAll(absl::Time now) const;
   void ExpireLeases(EventContext& context);
   void ExpireResumes(EventContext& context);
   void MissJoinDeadline(EventContext& context);

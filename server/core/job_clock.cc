@@ -81,10 +81,30 @@ bool Job::TrainsUnheard(Worker* worker, absl::Time lived,
   return true;
 }
 
+// Workers send four heartbeats a lease. If nothing has been heard of any for
+// half of one, then something that they share stands still, such as their
+// machine, and may go on: all get a second lease.
+absl::Time Job::SecondLeaseOfAll(absl::Time now) const {
+  const std::vector<WorkerName> names = leases_.Keys();
+  absl::Time newest = absl::InfinitePast();
+  for (const WorkerName& name : names) {
+    newest = std::max(newest, roster_.Find(name)->heard);
+  }
+  const absl::Duration lease = spec().timeouts.lease;
+  const bool all_silent = names.size() > 1 && newest + lease / 2 <= now;
+  return all_silent ? newest + 2 * lease : absl::InfinitePast();
+}
+
 void Job::ExpireLeases(EventContext& context) {
+  if (context.now < leases_.Next()) return;
+  const absl::Time second = SecondLeaseOfAll(context.now);
   std::vector<Loss> silent;
   for (const WorkerName& name : leases_.TakeDue(context.now)) {
     Worker* worker = roster_.Find(name);
+    if (context.now < second) {
+      leases_.Set(name, second);
+      continue;
+    }
     const absl::Time lived = epoch_ ? epoch_->advanced() : absl::InfinitePast();
     if (TrainsUnheard(worker, lived, context)) {
       leases_.Set(name, lived + spec().timeouts.lease);

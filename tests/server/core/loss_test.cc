@@ -404,8 +404,45 @@ TEST(LeaseTest, AShortLeaseCountsEvenForASuspect) {
   CoordinatorFixture fixture(spec);
   fixture.RunAll();
   fixture.Closes(2);
-  fixture.Wait(0.5);
+  fixture.Says(1, protocol::Heartbeat{});
+  fixture.Wait(0.3);
+  fixture.Says(1, protocol::Heartbeat{});
+  fixture.Wait(0.2);
   EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLeaseExpired);
+}
+
+// Their machine slept, or was cut off: heartbeats come just before the end of a
+// second lease.
+TEST(LeaseTest, AllWorkersGetASecondOneIfAllFallSilent) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.WaitWithHeartbeats(3, {1, 2, 3});
+  EXPECT_THAT(fixture.Wait(19), NoEffects());
+  for (const uint64_t session : {1, 2, 3}) {
+    fixture.Says(session, protocol::Heartbeat{});
+  }
+  EXPECT_THAT(fixture.WaitWithHeartbeats(15, {1, 2, 3}), NoEffects());
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+}
+
+TEST(LeaseTest, AllAreLostIfAllStaySilent) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.WaitWithHeartbeats(3, {1, 2, 3});
+  fixture.Wait(21);
+  EXPECT_EQ(fixture.View().cause.workers,
+            (std::vector<WorkerName>{W(1), W(2), W(3)}));
+}
+
+// One goes on just after its lease: the others are lost.
+TEST(LeaseTest, ASecondOneIsNotForThoseWhoStaySilent) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.WaitWithHeartbeats(3, {1, 2, 3});
+  fixture.Wait(12);
+  fixture.WaitWithHeartbeats(9, {2});
+  EXPECT_EQ(fixture.View().cause.workers,
+            (std::vector<WorkerName>{W(1), W(3)}));
 }
 
 // After a stop of the coordinator all workers look silent; none is lost.
@@ -450,6 +487,13 @@ TEST_F(CutControlLinkTest, EndsNothingWhileStepsGoOn) {
                       "part in steps"),
             1);
   fixture_.Resume(23, 3);
+  EXPECT_EQ(fixture_.View().state, JobState::kRunning);
+}
+
+// Its deadline of a minute passes; it cannot say that it goes on.
+TEST_F(CutControlLinkTest, NorIsTheMemberCalledStuck) {
+  TrainFor(70);
+  EXPECT_TRUE(fixture_.View().stalls.empty());
   EXPECT_EQ(fixture_.View().state, JobState::kRunning);
 }
 
