@@ -80,8 +80,9 @@ std::string LocalLaunch::DrawLaunch() const {
 
 absl::Status LocalLaunch::ReachCoordinator() {
   if (place_.address.empty()) {
-    auto started =
-        launch::StartLocalDaemon(supervisor_, options_.token, options_.journal);
+    auto started = launch::StartLocalDaemon(
+        supervisor_,
+        {.operator_token = options_.token, .journal = options_.journal});
     if (!started.ok()) return started.status();
     daemon_ = *std::move(started);
     place_.address = daemon_->address;

@@ -48,13 +48,12 @@ std::string OwnFolder() {
   return fs::read_symlink("/proc/self/exe", error).parent_path();
 }
 
-absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
-                                             const std::string& operator_token,
-                                             const std::string& journal,
-                                             absl::Duration patience) {
+absl::StatusOr<LocalDaemon> StartLocalDaemon(
+    Supervisor& supervisor, const LocalDaemonOptions& options) {
   LocalDaemon daemon{
       .worker_token = DrawSecret(),
-      .operator_token = operator_token.empty() ? DrawSecret() : operator_token,
+      .operator_token = options.operator_token.empty() ? DrawSecret()
+                                                       : options.operator_token,
       .scratch = std::make_unique<ScratchFolder>()};  // of mode 0700
   if (!daemon.scratch->status().ok()) return daemon.scratch->status();
   const fs::path folder = daemon.scratch->path();
@@ -71,17 +70,21 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
   const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
   inotify_add_watch(watch, folder.c_str(), IN_MOVED_TO | IN_CLOSE_WRITE);
   const auto command = [&](const std::string& address) {
-    return ChildCommand{
+    ChildCommand command{
         .argv = {absl::StrCat(OwnFolder(), "/lockstepd"), "--listen", address,
                  "--port_file", port_file.string(), "--token_file",
                  token_file.string(), "--worker_token_file",
-                 worker_token_file.string(), "--journal", journal,
+                 worker_token_file.string(), "--journal", options.journal,
                  "--log_level", "warning"},
         .quiet_stdout = true};
+    if (!options.tls_folder.empty()) {
+      command.argv.insert(command.argv.end(), {"--tls", options.tls_folder});
+    }
+    return command;
   };
   started = supervisor.Start("lockstepd", command("127.0.0.1:0"),
                              Supervisor::Role::kBackground);
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = absl::Now() + options.patience;
   while (started.ok() && daemon.address.empty() && absl::Now() < deadline &&
          !supervisor.Ended("lockstepd")) {
     pollfd fd = {.fd = watch, .events = POLLIN, .revents = 0};
@@ -94,7 +97,7 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(Supervisor& supervisor,
     return absl::UnavailableError(
         "the private lockstepd did not start to listen");
   }
-  if (journal == kJournalInMemory) {
+  if (options.journal == kJournalInMemory) {
     daemon.scratch.reset();
   } else {
     daemon.again = command(daemon.address);

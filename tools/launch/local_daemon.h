@@ -40,17 +40,21 @@ struct LocalDaemon {
   std::unique_ptr<ScratchFolder> scratch;
 };
 
+struct LocalDaemonOptions {
+  std::string operator_token;              // empty: a random one
+  std::string journal = kJournalInMemory;  // its --journal
+  std::string tls_folder;                  // its --tls; empty: plaintext
+  absl::Duration patience = absl::Seconds(20);
+};
+
 // Adds the daemon to `supervisor` as a background child and waits until it
-// listens. `operator_token` replaces the random one; it may be empty. `journal`
-// is its --journal. Errors:
+// listens. Errors:
 // NotFound (no lockstepd), Unavailable (the daemon ended, or did not listen
 // within `patience`). If the operator's token cannot be published, a warning on
 // standard error has the reason and states that only this launcher can operate
 // the job.
 absl::StatusOr<LocalDaemon> StartLocalDaemon(
-    Supervisor& supervisor, const std::string& operator_token = "",
-    const std::string& journal = kJournalInMemory,
-    absl::Duration patience = absl::Seconds(20));
+    Supervisor& supervisor, const LocalDaemonOptions& options = {});
 
 }  // namespace lockstep::launch
 

@@ -8,7 +8,7 @@ usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
                   [--state DIR [--save-every N] [--kill-all | --resume]]
                   [--kill-worker R [--no-replacement | --late-replacement]]
-                  [--kill-coordinator] [--at-step N]
+                  [--kill-coordinator] [--at-step N] [--tls]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -40,6 +40,7 @@ Where --device cuda finds no GPU it says why and exits with 77.
                 job shrinks, and grows
   --kill-coordinator  kill the coordinator after --at-step N steps, and start it again with its
                 journal: the training goes on meanwhile
+  --tls         encrypt and authenticate what the coordinator and the workers tell each other
   --resume      go on from the newest checkpoint in DIR; compares also with the training that
                 was not interrupted: bit for bit, on another number of workers with --leaves
   --no-halo     with domain: leave out the neighbours' rows; it must end with 'demo: FAIL'
@@ -52,7 +53,7 @@ TXT
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
   --wire-dtype --leaves --state --save-every --at-step --kill-worker)
 readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all --kill-coordinator
-  --no-replacement --late-replacement)
+  --no-replacement --late-replacement --tls)
 
 run_demo() {
   local preset="${LOCKSTEP_PRESET:-user}"

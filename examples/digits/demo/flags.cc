@@ -115,8 +115,13 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
   line.Add("--at-step", &flags->at_step,
            "steps that are done when something is killed (default 20)")
       .Positive();
+  const CommandLineOption tls = line.AddFlag(
+      "--tls", &flags->tls,
+      "encrypt and authenticate what the coordinator and the workers tell "
+      "each other, with certificates made for this run");
   line.AddFlag("--hold", &flags->hold,
-               "train until interrupted, or until an operator ends the job");
+               "train until interrupted, or until an operator ends the job")
+      .Excludes(tls);
 }
 
 // The same for flags about checkpoints.

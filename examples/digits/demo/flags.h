@@ -30,6 +30,7 @@ struct Flags {
   std::string device = "cpu";
   GpuPlaces gpus;  // with device cuda
   bool hold = false;
+  bool tls = false;   // between the coordinator and the workers
   std::string state;  // the folder for checkpoints; empty: none
   int64_t save_every = 10;
   bool resume = false;

@@ -2,8 +2,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "base/user_file.h"
 #include "examples/digits/stages.h"
+#include "tools/certs/certificate_folder.h"
 
 namespace lockstep::digits {
 namespace {
@@ -40,6 +42,19 @@ std::string WorkerName(int worker) { return absl::StrCat("worker-", worker); }
 
 std::string JobFiles::OfWorker(int worker) const {
   return File(WorkerName(worker));
+}
+
+absl::Status JobFiles::MakeCertificates() const {
+  return certs::InitCertificates(File("certs"),
+                                 {.hosts = {"127.0.0.1"}, .now = absl::Now()});
+}
+
+std::string JobFiles::CoordinatorTls() const {
+  return absl::StrCat(File("certs"), "/", certs::kCoordinatorFolder);
+}
+
+std::string JobFiles::WorkerTls() const {
+  return absl::StrCat(File("certs"), "/", certs::kWorkerFolder);
 }
 
 absl::Status JobFiles::WriteSpec(const Flags& flags) const {

@@ -1,5 +1,5 @@
-// The files of the demonstration: the spec of its job, and the weights of each
-// process.
+// The files of the demonstration: the spec of its job, the weights of each
+// process, the coordinator's journal and the certificates.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
@@ -28,6 +28,11 @@ class JobFiles {
   std::string Spec() const { return File("spec.yaml"); }
   // The coordinator's journal: a folder.
   std::string Journal() const { return File("journal"); }
+
+  // Makes an authority, and a TLS folder for each side.
+  absl::Status MakeCertificates() const;
+  std::string CoordinatorTls() const;
+  std::string WorkerTls() const;
 
  private:
   std::string File(const std::string& name) const {

@@ -60,6 +60,18 @@ void KillAll(const Flags& flags, launch::Supervisor& supervisor) {
   supervisor.Signal("lockstepd", SIGKILL);
 }
 
+absl::StatusOr<launch::LocalDaemon> StartCoordinator(
+    const Flags& flags, const JobFiles& files, launch::Supervisor& supervisor) {
+  launch::LocalDaemonOptions options;
+  if (flags.kill_coordinator) options.journal = files.Journal();
+  if (flags.tls) {
+    absl::Status made = files.MakeCertificates();
+    if (!made.ok()) return made;
+    options.tls_folder = files.CoordinatorTls();
+  }
+  return launch::StartLocalDaemon(supervisor, options);
+}
+
 }  // namespace
 
 int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
@@ -84,15 +96,15 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   };
   launch::Supervisor supervisor(std::move(options));
   all = &supervisor;
-  const absl::StatusOr<launch::LocalDaemon> daemon = launch::StartLocalDaemon(
-      supervisor, /*operator_token=*/"",
-      flags.kill_coordinator ? files.Journal() : launch::kJournalInMemory);
+  const absl::StatusOr<launch::LocalDaemon> daemon =
+      StartCoordinator(flags, files, supervisor);
   if (!daemon.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(daemon.status().message()));
     return 1;
   }
   faults.SetCoordinator(daemon->again);
-  absl::PrintF("coordinator: %s\njob: digits\n", daemon->address);
+  absl::PrintF("coordinator: %s%s\njob: digits\n", daemon->address,
+               flags.tls ? ", with TLS" : "");
   if (absl::Status written = files.WriteSpec(flags); !written.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(written.message()));
     return 1;
@@ -101,12 +113,14 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
     std::vector<std::string> command =
         Training(flags, flags.has_stages() ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", files.OfWorker(worker)});
-    auto environment = launch::EnvironmentOf({.address = daemon->address,
-                                              .job = "digits",
-                                              .worker = WorkerName(worker),
-                                              .world_size = flags.workers,
-                                              .spec_file = files.Spec(),
-                                              .token = daemon->worker_token});
+    auto environment = launch::EnvironmentOf(
+        {.address = daemon->address,
+         .job = "digits",
+         .worker = WorkerName(worker),
+         .world_size = flags.workers,
+         .spec_file = files.Spec(),
+         .token = daemon->worker_token,
+         .tls_folder = flags.tls ? files.WorkerTls() : ""});
     AddState(flags, &command);
     if (flags.halves()) command.push_back("--audit");
     if (flags.without_halos) command.push_back("--no-halo");

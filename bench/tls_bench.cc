@@ -1,0 +1,213 @@
+// The time of a step with and without TLS between coordinator and workers:
+// `./run bench tls`.
+//
+//   tls_bench [ROUNDS [STEPS]]                             (default: 15, 400)
+//
+// Four jobs of two workers each stay joined: static and negotiated, at a
+// coordinator with TLS and at one without. In a round each job makes STEPS
+// steps of 256 KiB of gradients, one job after the other, in turns in one order
+// and in the other; medians over the rounds. A static step does not need the
+// coordinator; of a negotiated one it decides each pass. The workers are
+// threads; the two lockstepd are processes.
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/check.h"
+#include "bench/figures.h"
+#include "lockstep/gradient_sync.h"
+#include "lockstep/session.h"
+#include "tools/certs/certificate_folder.h"
+#include "tools/launch/local_daemon.h"
+#include "tools/launch/scratch_folder.h"
+#include "tools/launch/supervisor.h"
+
+namespace lockstep::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kWorkers = 2;
+constexpr int kParameters = 16;
+constexpr int64_t kElements = 4096;
+
+// A coordinator, and where its workers find certificates.
+struct Coordinator {
+  launch::LocalDaemon daemon;
+  std::string worker_tls;  // empty: plaintext
+};
+
+class Rank {
+ public:
+  Rank(const Coordinator& coordinator, const JobSpec& spec, int index) {
+    auto session = Session::Join({.addresses = {coordinator.daemon.address},
+                                  .worker = absl::StrCat("worker-", index),
+                                  .spec = spec,
+                                  .token = coordinator.daemon.worker_token,
+                                  .tls_folder = coordinator.worker_tls});
+    Check(session.ok(), "join");
+    session_ = *std::move(session);
+    auto sync = GradientSync::Create(*session_);
+    Check(sync.ok(), "create");
+    sync_ = *std::move(sync);
+    for (int p = 0; p < kParameters; ++p) {
+      auto id = sync_->Register(
+          {.name = absl::StrCat("weight.", p), .shape = {kElements}});
+      Check(id.ok(), "register");
+      ids_.push_back(*id);
+    }
+    Check(sync_->Seal().ok(), "seal");
+  }
+  ~Rank() { session_->Leave().IgnoreError(); }
+
+  void Step() {
+    for (const ParameterId& id : ids_) Check(sync_->Submit(id).ok(), "submit");
+    Check(sync_->Finish({.samples = 1}).ok(), "a step");
+  }
+
+ private:
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<GradientSync> sync_;
+  std::vector<ParameterId> ids_;
+};
+
+class Job {
+ public:
+  Job(const Coordinator& coordinator, SyncMode sync) : ranks_(kWorkers) {
+    JobSpec spec;
+    spec.name = sync == SyncMode::kNegotiated ? "negotiated" : "static";
+    spec.mesh = *ParseMesh(absl::StrCat("data=", kWorkers));
+    spec.sync = sync;
+    OnEach([&](int index) {
+      ranks_[index] = std::make_unique<Rank>(coordinator, spec, index);
+    });
+  }
+  ~Job() {
+    OnEach([this](int index) { ranks_[index].reset(); });
+  }
+
+  // Seconds of a step, over so many.
+  double Measure(int steps) {
+    const auto begin = Clock::now();
+    OnEach([&](int index) {
+      for (int s = 0; s < steps; ++s) ranks_[index]->Step();
+    });
+    const std::chrono::duration<double> taken = Clock::now() - begin;
+    return taken.count() / steps;
+  }
+
+ private:
+  template <typename Work>
+  void OnEach(const Work& work) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kWorkers; ++i) threads.emplace_back(work, i);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+struct Pair {
+  const char* name;
+  Job plain;
+  Job with_tls;
+  std::vector<double> plain_seconds, tls_seconds;
+};
+
+void Measure(Pair& pair, int round, int steps) {
+  const auto plain = [&] {
+    pair.plain_seconds.push_back(pair.plain.Measure(steps));
+  };
+  const auto with_tls = [&] {
+    pair.tls_seconds.push_back(pair.with_tls.Measure(steps));
+  };
+  if (round % 2 == 0) {
+    plain();
+    with_tls();
+  } else {
+    with_tls();
+    plain();
+  }
+}
+
+double RatioOf(const Pair& pair) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < pair.plain_seconds.size(); ++i) {
+    ratios.push_back(pair.tls_seconds[i] / pair.plain_seconds[i]);
+  }
+  return Median(std::move(ratios));
+}
+
+Coordinator Start(launch::Supervisor& supervisor, const std::string& certs) {
+  launch::LocalDaemonOptions options;
+  Coordinator coordinator;
+  if (!certs.empty()) {
+    options.tls_folder = absl::StrCat(certs, "/", certs::kCoordinatorFolder);
+    coordinator.worker_tls = absl::StrCat(certs, "/", certs::kWorkerFolder);
+  }
+  auto daemon = launch::StartLocalDaemon(supervisor, options);
+  Check(daemon.ok(), "lockstepd does not start");
+  coordinator.daemon = *std::move(daemon);
+  return coordinator;
+}
+
+int Run(int rounds, int steps) {
+  const launch::ScratchFolder scratch;
+  const std::string certs = scratch.path() / "certs";
+  Check(certs::InitCertificates(certs,
+                                {.hosts = {"127.0.0.1"}, .now = absl::Now()})
+            .ok(),
+        "no certificates");
+  // A supervisor knows its children by name, and both are called lockstepd.
+  launch::Supervisor plain_supervisor({}), tls_supervisor({});
+  const Coordinator plain = Start(plain_supervisor, "");
+  const Coordinator with_tls = Start(tls_supervisor, certs);
+  Pair statically{"static",
+                  Job(plain, SyncMode::kStatic),
+                  Job(with_tls, SyncMode::kStatic),
+                  {},
+                  {}};
+  Pair negotiated{"negotiated",
+                  Job(plain, SyncMode::kNegotiated),
+                  Job(with_tls, SyncMode::kNegotiated),
+                  {},
+                  {}};
+  std::vector<Figure> figures;
+  for (Pair* pair : {&statically, &negotiated}) {
+    pair->plain.Measure(steps);
+    pair->with_tls.Measure(steps);
+    for (int round = 0; round < rounds; ++round) Measure(*pair, round, steps);
+    std::printf("%s: %.0f us a step, with TLS %.0f us; medians of %d rounds\n",
+                pair->name, Median(pair->plain_seconds) * 1e6,
+                Median(pair->tls_seconds) * 1e6, rounds);
+  }
+  figures.push_back({.what = "a static step: with TLS / without",
+                     .promised = 1.01,
+                     .measured = RatioOf(statically),
+                     .at_most = true});
+  figures.push_back(
+      {.what = "  a negotiated step, which the coordinator decides",
+       .measured = RatioOf(negotiated)});
+  Print(figures);
+  return 0;
+}
+
+}  // namespace
+}  // namespace lockstep::bench
+
+int main(int argc, char** argv) {
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 400;
+  if (argc > 3 || rounds < 1 || steps < 1) {
+    std::fprintf(stderr, "usage: tls_bench [ROUNDS [STEPS]]\n");
+    return 2;
+  }
+  return lockstep::bench::Run(rounds, steps);
+}
