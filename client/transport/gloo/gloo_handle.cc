@@ -3,9 +3,16 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,7 +24,7 @@
 namespace lockstep::transport {
 namespace {
 
-constexpr absl::string_view kVersion = "gloo2";
+constexpr absl::string_view kVersion = "gloo3";
 
 bool ParsePorts(absl::string_view text, GlooHandle* handle) {
   for (absl::string_view port : absl::StrSplit(text, ',')) {
@@ -32,11 +39,19 @@ bool ParsePorts(absl::string_view text, GlooHandle* handle) {
   return true;
 }
 
+constexpr size_t kSecretBytes = 16;
+
+bool IsSecret(absl::string_view text) {
+  return text.size() == 2 * kSecretBytes &&
+         std::all_of(text.begin(), text.end(), absl::ascii_isxdigit);
+}
+
 }  // namespace
 
 std::string Format(const GlooHandle& handle) {
   return absl::StrCat(kVersion, " ", handle.rank, " ", handle.ports.size(), " ",
-                      handle.address, " ", absl::StrJoin(handle.ports, ","));
+                      handle.address, " ", absl::StrJoin(handle.ports, ","),
+                      " ", handle.secret);
 }
 
 absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
@@ -45,32 +60,63 @@ absl::StatusOr<GlooHandle> ParseGlooHandle(const std::string& text, int rank,
   GlooHandle handle{.rank = rank};
   int said_rank = -1;
   int said_size = -1;
-  const bool parsed = words.size() == 5 && words[0] == kVersion &&
-                      absl::SimpleAtoi(words[1], &said_rank) &&
-                      said_rank == rank &&
-                      absl::SimpleAtoi(words[2], &said_size) &&
-                      said_size == size && ParsePorts(words[4], &handle) &&
-                      handle.ports.size() == static_cast<size_t>(size);
+  const bool parsed =
+      words.size() == 6 && words[0] == kVersion &&
+      absl::SimpleAtoi(words[1], &said_rank) && said_rank == rank &&
+      absl::SimpleAtoi(words[2], &said_size) && said_size == size &&
+      ParsePorts(words[4], &handle) && IsSecret(words[5]) &&
+      handle.ports.size() == static_cast<size_t>(size);
   if (parsed) {
     handle.address = std::string(words[3]);
+    handle.secret = std::string(words[5]);
     if (ListenerFor(handle, rank).ok()) return handle;
   }
+  const auto shown = text.substr(0, text.rfind(' '));  // without the secret
   return WithFailedPeer(
-      absl::InvalidArgumentError(absl::StrCat("'", Printable(text),
+      absl::InvalidArgumentError(absl::StrCat("'", Printable(shown),
                                               "' is no Gloo handle of rank ",
                                               rank, " of ", size)),
       rank);
 }
 
-// FNV-1a: the same on all members, on any machine.
-uint64_t GroupOf(const std::vector<GlooHandle>& handles) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const GlooHandle& handle : handles) {
-    for (char c : Format(handle)) {
-      hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    }
+absl::StatusOr<std::string> DrawGlooSecret() {
+  std::string bytes(kSecretBytes, '\0');
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()),
+                 kSecretBytes) != 1) {
+    return absl::InternalError("the system has no random numbers");
   }
-  return hash;
+  return absl::BytesToHexString(bytes);
+}
+
+GroupKey KeyOf(const std::vector<GlooHandle>& handles) {
+  std::string text;
+  for (const GlooHandle& handle : handles) {
+    absl::StrAppend(&text, Format(handle), "\n");
+  }
+  GroupKey key;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         key.data());
+  return key;
+}
+
+LinkProof ProofOf(const GroupKey& key, absl::string_view role, int from,
+                  int to) {
+  const std::string text = absl::StrCat(role, " ", from, " ", to);
+  LinkProof proof;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+       reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+       proof.data(), nullptr);
+  return proof;
+}
+
+bool Equal(const LinkProof& a, const LinkProof& b) {
+  return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+ConnectionHeader HeaderOf(const GroupKey& key, int from, int to) {
+  return {.from = from,
+          .to = to,
+          .proof = ProofOf(key, ConnectionHeader::kRole, from, to)};
 }
 
 absl::StatusOr<sockaddr_storage> ListenerFor(const GlooHandle& handle,

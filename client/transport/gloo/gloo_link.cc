@@ -8,22 +8,19 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "client/transport/failed_peer.h"
 
 namespace lockstep::transport {
 namespace {
 
 // Message 0 of every connection; no operation uses its tag.
-struct Greeting {
-  uint64_t group = 0;  // the same on all ranks with the same handles
-  int32_t from = 0;
-  int32_t to = 0;
-  friend bool operator==(const Greeting&, const Greeting&) = default;
-};
+constexpr absl::string_view kGreetingRole = "greet";
 constexpr uint64_t kGreetingTag = 0;
 
 absl::Status Unreached(const std::vector<int>& ranks) {
@@ -116,9 +113,11 @@ class GlooTransfer final : public LinkTransfer,
   bool interrupted_ = false;  // under m_
 };
 
-GlooLink::GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size)
+GlooLink::GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size,
+                   std::string secret)
     : rank_(rank),
       size_(size),
+      secret_(std::move(secret)),
       timer_(std::move(timer)),
       context_(std::make_shared<GlooContext>(timer_->device(), rank, size,
                                              static_cast<PairOwner*>(this))),
@@ -127,7 +126,10 @@ GlooLink::GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size)
 
 absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
     std::shared_ptr<LinkTimer> timer, int rank, int size) {
-  std::unique_ptr<GlooLink> link(new GlooLink(std::move(timer), rank, size));
+  absl::StatusOr<std::string> secret = DrawGlooSecret();
+  if (!secret.ok()) return std::move(secret).status();
+  std::unique_ptr<GlooLink> link(
+      new GlooLink(std::move(timer), rank, size, *std::move(secret)));
   try {
     for (int peer = 0; peer < size; ++peer) {
       if (peer != rank) link->context_->createPair(peer);
@@ -143,7 +145,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Listen(
 }
 
 GlooHandle GlooLink::handle() const {
-  GlooHandle handle{.rank = rank_, .address = "127.0.0.1"};
+  GlooHandle handle{.rank = rank_, .address = "127.0.0.1", .secret = secret_};
   handle.ports.resize(size_);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
@@ -156,19 +158,20 @@ GlooHandle GlooLink::handle() const {
 
 absl::Status GlooLink::Connect(const std::vector<GlooHandle>& handles,
                                const Deadline& deadline) {
+  const GroupKey key = KeyOf(handles);
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     absl::StatusOr<sockaddr_storage> address =
         ListenerFor(handles[peer], rank_);
     if (!address.ok()) return std::move(address).status();
     try {
-      context_->pair(peer)->Connect(*address, GroupOf(handles));
+      context_->pair(peer)->Connect(*address, key);
     } catch (...) {
       return StatusOfGloo(std::current_exception(), peer);
     }
   }
   absl::Status met = AwaitConnections(deadline);
-  if (met.ok()) met = Handshake(handles, deadline);
+  if (met.ok()) met = Handshake(key, deadline);
   if (!met.ok()) return met;
   MutexLock lock(&mutex_);
   met_ = true;
@@ -199,19 +202,18 @@ absl::Status GlooLink::AwaitConnections(const Deadline& deadline) {
   }
 }
 
-absl::Status GlooLink::Handshake(const std::vector<GlooHandle>& handles,
+absl::Status GlooLink::Handshake(const GroupKey& key,
                                  const Deadline& deadline) {
-  const uint64_t group = GroupOf(handles);
-  std::vector<Greeting> said(size_);
-  std::vector<Greeting> heard(size_);
+  std::vector<LinkProof> said(size_);
+  std::vector<LinkProof> heard(size_);
   std::vector<std::unique_ptr<GlooTransfer>> transfers;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    said[peer] = {group, rank_, peer};
+    said[peer] = ProofOf(key, kGreetingRole, rank_, peer);
     for (bool sends : {false, true}) {
       absl::StatusOr<std::unique_ptr<GlooTransfer>> posted =
           Post(peer, kGreetingTag, sends, sends ? &said[peer] : &heard[peer],
-               sizeof(Greeting));
+               sizeof(LinkProof));
       if (!posted.ok()) return std::move(posted).status();
       transfers.push_back(*std::move(posted));
     }
@@ -222,7 +224,8 @@ absl::Status GlooLink::Handshake(const std::vector<GlooHandle>& handles,
     if (!done.ok()) return done;
   }
   for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_ && heard[peer] != Greeting{group, peer, rank_}) {
+    if (peer != rank_ &&
+        !Equal(heard[peer], ProofOf(key, kGreetingRole, peer, rank_))) {
       return WithFailedPeer(absl::UnavailableError(
                                 absl::StrCat("who connected as rank ", peer,
                                              " does not belong to this group")),

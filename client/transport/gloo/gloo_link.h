@@ -57,15 +57,15 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
 
  private:
   friend class GlooTransfer;
-  GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size);
+  GlooLink(std::shared_ptr<LinkTimer> timer, int rank, int size,
+           std::string secret);
 
   absl::StatusOr<std::unique_ptr<GlooTransfer>> Post(int peer, uint64_t tag,
                                                      bool sends, void* data,
                                                      size_t bytes);
   std::vector<int> Unconnected();
   absl::Status AwaitConnections(const Deadline& deadline);
-  absl::Status Handshake(const std::vector<GlooHandle>& handles,
-                         const Deadline& deadline);
+  absl::Status Handshake(const GroupKey& key, const Deadline& deadline);
 
   // Why transfers with `peer` cannot go on; OK if they can.
   absl::Status Trouble(int peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -88,6 +88,7 @@ class GlooLink final : public Link, private PairOwner, private Ticking {
 
   const int rank_;
   const int size_;
+  const std::string secret_;  // of the handle
   const std::shared_ptr<LinkTimer> timer_;
   std::shared_ptr<GlooContext> context_;
   Silence silence_;  // used by Gloo's loop only

@@ -119,10 +119,10 @@ sockaddr_storage GlooPair::listener() const {
 }
 
 // Gloo's rule decides which side connects and which one listens.
-void GlooPair::Connect(const sockaddr_storage& address, uint64_t group) {
+void GlooPair::Connect(const sockaddr_storage& address, const GroupKey& key) {
   {
     std::lock_guard<std::mutex> lock(m_);
-    group_ = group;
+    key_ = key;
   }
   connect(Address(address).bytes());
   std::lock_guard<std::mutex> lock(m_);
@@ -276,11 +276,15 @@ bool GlooPair::Receive(Caller* caller) {
     if (got <= 0) return false;
     caller->received += got;
   }
-  const ConnectionHeader expected{
-      .group = group_.value_or(caller->header.group),
-      .from = rank_,
-      .to = context_->rank};
-  return caller->header == expected;
+  return IsPeers(caller->header);
+}
+
+// Before Connect nobody can tell, and the caller is kept.
+bool GlooPair::IsPeers(const ConnectionHeader& header) const {
+  if (header.magic != ConnectionHeader::kMagic) return false;
+  if (header.from != rank_ || header.to != context_->rank) return false;
+  return !key_ ||
+         Equal(header.proof, HeaderOf(*key_, rank_, context_->rank).proof);
 }
 
 void GlooPair::HearCallers() {
@@ -292,9 +296,9 @@ void GlooPair::HearCallers() {
       continue;
     }
     const bool whole = caller.received == sizeof caller.header;
-    if (whole && group_) return Admit(next);
-    // The caller waits for Connect, which sets the group to compare. Until then
-    // this class must not read what follows the header.
+    if (whole && key_) return Admit(next);
+    // The caller waits for Connect, which sets the key to compare with. Until
+    // then this class must not read what follows the header.
     if (whole && caller.watched) {
       device_->unregisterDescriptor(caller.socket, &reception_);
       caller.watched = false;
@@ -328,8 +332,7 @@ void GlooPair::DropCallers() {
 
 // The header is small and the first data in an empty send buffer.
 void GlooPair::SendHeader() {
-  const ConnectionHeader header{
-      .group = *group_, .from = context_->rank, .to = rank_};
+  const ConnectionHeader header = HeaderOf(*key_, context_->rank, rank_);
   const ssize_t sent = ::send(fd_, &header, sizeof header, MSG_NOSIGNAL);
   if (sent != sizeof header) {
     Fail(std::make_exception_ptr(gloo::IoException("it was closed")));

@@ -72,9 +72,9 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   sockaddr_storage listener() const;
 
   // Begins to connect to the peer's listening pair, or waits for the peer to
-  // connect to this one; the owner is notified of the result. `group` is
-  // GroupOf all handles.
-  void Connect(const sockaddr_storage& address, uint64_t group);
+  // connect to this one; the owner is notified of the result. `key` is
+  // that of all handles.
+  void Connect(const sockaddr_storage& address, const GroupKey& key);
   bool connected();
   bool listening();
 
@@ -130,6 +130,7 @@ class GlooPair final : public gloo::transport::tcp::Pair {
   size_t Silent() const;
   // Reads what a caller has sent so far. False if it is a stranger.
   bool Receive(Caller* caller);
+  bool IsPeers(const ConnectionHeader& header) const;
   void HearCallers();
   void Admit(size_t caller);
   void DropCaller(size_t caller);
@@ -152,9 +153,9 @@ class GlooPair final : public gloo::transport::tcp::Pair {
 
   PairOwner* const owner_;
   Reception reception_{this};
-  std::optional<uint64_t> group_;  // set by Connect; under m_, as the rest
-  std::vector<Caller> callers_;    // the oldest first
-  bool received_ = false;          // since the last Beat
+  std::optional<GroupKey> key_;  // set by Connect; under m_, as the rest
+  std::vector<Caller> callers_;  // the oldest first
+  bool received_ = false;        // since the last Beat
   bool sent_ = false;
   std::optional<int> because_;  // the rank in the peer's farewell
 };

@@ -10,13 +10,16 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/file_descriptor.h"
 #include "client/transport/failed_peer.h"
 #include "client/transport/gloo/gloo.h"
@@ -56,9 +59,11 @@ std::vector<std::unique_ptr<PendingGroup>> PreparedGroup(Transport& transport,
   return group;
 }
 
+constexpr char kSecret[] = "0123456789abcdef0123456789abcdef";
+
 TEST(GlooHandleTest, IsReadAsItWasWritten) {
   for (const char* address : {"127.0.0.1", "10.1.2.3", "fe80::1"}) {
-    const GlooHandle handle{1, address, {4001, 0, 65535}};
+    const GlooHandle handle{1, address, {4001, 0, 65535}, kSecret};
     const absl::StatusOr<GlooHandle> read =
         ParseGlooHandle(Format(handle), 1, 3);
     ASSERT_TRUE(read.ok()) << read.status();
@@ -68,17 +73,52 @@ TEST(GlooHandleTest, IsReadAsItWasWritten) {
 }
 
 TEST(GlooHandleTest, RefusesWhatIsNoHandleOfThatRank) {
-  EXPECT_TRUE(ParseGlooHandle("gloo2 1 3 127.0.0.1 5,0,7", 1, 3).ok());
+  const std::string good = absl::StrCat("gloo3 1 3 127.0.0.1 5,0,7 ", kSecret);
+  EXPECT_TRUE(ParseGlooHandle(good, 1, 3).ok());
   for (const char* text :
-       {"", "gloo2", "gloo1 1 3 127.0.0.1 5,0,7", "gloo2 0 3 127.0.0.1 0,5,7",
-        "gloo2 1 2 127.0.0.1 5,0", "gloo2 1 3 127.0.0.1 5,0",
-        "gloo2 1 3 localhost 5,0,7", "gloo2 1 3 127.0.0.1 5,6,7",
-        "gloo2 1 3 127.0.0.1 0,0,7", "gloo2 1 3 127.0.0.1 5,0,70000",
-        "gloo2 1 3 127.0.0.1 5,0,x", "gloo2 1 3 127.0.0.1 5,0,7 8"}) {
-    const absl::Status refused = ParseGlooHandle(text, 1, 3).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << text << ": " << refused;
-    EXPECT_EQ(FailedPeer(refused), 1);
+       {"", "gloo3", "gloo2 1 3 127.0.0.1 5,0,7", "gloo3 0 3 127.0.0.1 0,5,7",
+        "gloo3 1 2 127.0.0.1 5,0", "gloo3 1 3 127.0.0.1 5,0",
+        "gloo3 1 3 localhost 5,0,7", "gloo3 1 3 127.0.0.1 5,6,7",
+        "gloo3 1 3 127.0.0.1 0,0,7", "gloo3 1 3 127.0.0.1 5,0,70000",
+        "gloo3 1 3 127.0.0.1 5,0,x", "gloo3 1 3 127.0.0.1 5,0,7 8"}) {
+    for (const std::string& whole :
+         {std::string(text), absl::StrCat(text, " ", kSecret)}) {
+      const absl::Status refused = ParseGlooHandle(whole, 1, 3).status();
+      if (whole == good) continue;
+      EXPECT_TRUE(absl::IsInvalidArgument(refused)) << whole << ": " << refused;
+      EXPECT_EQ(FailedPeer(refused), 1);
+      EXPECT_FALSE(absl::StrContains(refused.message(), kSecret)) << refused;
+    }
   }
+  for (const char* secret : {"", "0123", "0123456789abcdef0123456789abcdeg"}) {
+    const std::string text = absl::StrCat("gloo3 1 3 127.0.0.1 5,0,7 ", secret);
+    EXPECT_FALSE(ParseGlooHandle(text, 1, 3).ok()) << text;
+  }
+}
+
+TEST(GlooHandleTest, SecretsDiffer) {
+  const std::string one = *DrawGlooSecret();
+  EXPECT_EQ(one.size(), 32u);
+  EXPECT_NE(one, *DrawGlooSecret());
+}
+
+// The expected bytes are those of Python's hashlib and hmac.
+TEST(GlooHandleTest, AProofNamesTheKeyTheRoleAndBothRanks) {
+  const GlooHandle handle{0, "127.0.0.1", {0, 4001}, kSecret};
+  const GroupKey key = KeyOf({handle});
+  const auto hex = [](const LinkProof& proof) {
+    return absl::BytesToHexString(absl::string_view(
+        reinterpret_cast<const char*>(proof.data()), proof.size()));
+  };
+  EXPECT_EQ(hex(ProofOf(key, "connect", 0, 1)),
+            "1bf3d41a7b18dae93cdfed9c6a582b8a5c373ce5075af424c231a5c66ca1f0f8");
+  const GlooHandle other{
+      0, "127.0.0.1", {0, 4001}, "0123456789abcdef0123456789abcdee"};
+  const std::set<std::string> proofs = {
+      hex(ProofOf(key, "connect", 0, 1)), hex(ProofOf(key, "greet", 0, 1)),
+      hex(ProofOf(key, "connect", 1, 0)),
+      hex(ProofOf(KeyOf({other}), "connect", 0, 1))};
+  EXPECT_EQ(proofs.size(), 4u);
 }
 
 TEST(GlooConnectTest, ListensOnAnAddressOfThisHostOnly) {
@@ -219,6 +259,10 @@ int ConnectTo(const sockaddr_storage& at) {
   return connection;
 }
 
+std::string BytesOf(const ConnectionHeader& header) {
+  return {reinterpret_cast<const char*>(&header), sizeof header};
+}
+
 // A member that uses another protocol: a socket that poses as rank 1 of 2.
 class Stranger {
  public:
@@ -231,7 +275,7 @@ class Stranger {
     sockaddr_storage own{};
     socklen_t length = sizeof own;
     getsockname(listener_, reinterpret_cast<sockaddr*>(&own), &length);
-    handle_ = Format({1, "127.0.0.1", {Port(own), 0}});
+    handle_ = Format({1, "127.0.0.1", {Port(own), 0}, kSecret});
   }
   ~Stranger() {
     close(listener_);
@@ -244,15 +288,14 @@ class Stranger {
   void Meet(const std::string& rank_0) {
     const GlooHandle theirs = *ParseGlooHandle(rank_0, 0, 2);
     const GlooHandle mine = *ParseGlooHandle(handle_, 1, 2);
-    const ConnectionHeader header{
-        .group = GroupOf({theirs, mine}), .from = 1, .to = 0};
+    const GroupKey key = KeyOf({theirs, mine});
+    const ConnectionHeader header = HeaderOf(key, 1, 0);
     if (htons(theirs.ports[1]) > htons(mine.ports[0])) {
       connection_ = accept(listener_, nullptr, nullptr);
       ConnectionHeader heard;
       EXPECT_EQ(recv(connection_, &heard, sizeof heard, MSG_WAITALL),
                 static_cast<ssize_t>(sizeof heard));
-      EXPECT_EQ(heard,
-                (ConnectionHeader{.group = header.group, .from = 0, .to = 1}));
+      EXPECT_EQ(BytesOf(heard), BytesOf(HeaderOf(key, 0, 1)));
     } else {
       connection_ = ConnectTo(*ListenerFor(theirs, 1));
       EXPECT_EQ(send(connection_, &header, sizeof header, MSG_NOSIGNAL),
@@ -314,10 +357,10 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
     // "I will send to slot 0", a greeting, "I will receive from slot 0": in one
     // write, because the member closes the connection right after it has the
     // greeting.
-    std::vector<uint64_t> words = Message(2, 0, 16);
-    for (uint64_t word : Message(1, 0, 16)) words.push_back(word);
-    for (uint64_t word : {uint64_t{12345}, uint64_t{1}}) words.push_back(word);
-    for (uint64_t word : Message(3, 0, 16)) words.push_back(word);
+    std::vector<uint64_t> words = Message(2, 0, 32);
+    for (uint64_t word : Message(1, 0, 32)) words.push_back(word);
+    for (uint64_t word : {1, 2, 3, 4}) words.push_back(word);
+    for (uint64_t word : Message(3, 0, 32)) words.push_back(word);
     stranger.Post(words);
   });
   const absl::Status ended =
@@ -332,10 +375,6 @@ TEST(GlooStrangerTest, WhoDoesNotBelongToTheGroupIsRefused) {
 
 // The bytes that a stranger sends to a port where `to` waits for `from`.
 using Saying = std::function<std::string(int from, int to)>;
-
-std::string BytesOf(const ConnectionHeader& header) {
-  return {reinterpret_cast<const char*>(&header), sizeof header};
-}
 
 // Connects to every port that the group listens on, and sends bytes there.
 std::vector<FileDescriptor> ConnectEverywhere(
@@ -384,11 +423,9 @@ TEST(GlooStrangerTest, OneThatConnectsDuringSetUpIsDropped) {
       {"speaks HTTP",
        [](int, int) { return "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"; }},
       {"is of another group",
-       [](int from, int to) {
-         return BytesOf({.group = 7, .from = from, .to = to});
-       }},
+       [](int from, int to) { return BytesOf(HeaderOf({7}, from, to)); }},
       {"is another rank",
-       [](int from, int to) { return BytesOf({.from = to, .to = from}); }},
+       [](int from, int to) { return BytesOf(HeaderOf({}, to, from)); }},
       {"says much", [](int, int) { return std::string(100'000, 'x'); }},
   };
   const auto transport = Gloo();
@@ -399,6 +436,24 @@ TEST(GlooStrangerTest, OneThatConnectsDuringSetUpIsDropped) {
     for (const absl::Status& ended : ConnectAll(group)) {
       EXPECT_TRUE(ended.ok()) << kind << ": " << ended;
     }
+  }
+}
+
+// Everything but a secret can be seen on the network, or guessed.
+TEST(GlooStrangerTest, OneThatKnowsAllButTheSecretsIsDropped) {
+  const auto transport = Gloo();
+  const auto group = PreparedGroup(*transport, 3);
+  std::vector<GlooHandle> known;
+  for (int rank = 0; rank < 3; ++rank) {
+    known.push_back(*ParseGlooHandle(HandlesOf(group)[rank], rank, 3));
+    known.back().secret = kSecret;
+  }
+  const auto strangers =
+      ConnectEverywhere(HandlesOf(group), [&known](int from, int to) {
+        return BytesOf(HeaderOf(KeyOf(known), from, to));
+      });
+  for (const absl::Status& ended : ConnectAll(group)) {
+    EXPECT_TRUE(ended.ok()) << ended;
   }
 }
 
