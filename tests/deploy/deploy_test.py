@@ -7,6 +7,7 @@ with the given programs.
 import contextlib
 import json
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,12 +17,15 @@ import unittest
 from pathlib import Path
 
 import kubernetes_validate
+import yaml
 
 import deployment
 from deployment import BASE, Dockerfile, container_of, flags_of, port_of
 
 # The oldest version whose Jobs label pods with their index, and the newest known.
 KUBERNETES = ("1.28.0", kubernetes_validate.latest_version())
+# Where the manifests mount secrets.
+SECRETS = "/etc/lockstep"
 PROGRAMS = {Path(path).name: Path(path) for path in sys.argv[1:]}
 
 
@@ -44,9 +48,23 @@ class Daemon:
 
 
 def rehearsed(words, folder):
-    """The flags with free ports, and the journal in `folder`."""
+    """The flags with free ports, and journal, certificates and tokens in `folder`."""
     line = re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+", r"\1:0", " ".join(words))
-    return re.sub(r"(--journal[ =])\S+", rf"\1{folder}/journal", line).split()
+    line = re.sub(r"(--journal[ =])\S+", rf"\1{folder}/journal", line)
+    if "--tls" in line:
+        make_secrets(folder)
+    line = line.replace(f"{SECRETS}/tls", f"{folder}/certs/coordinator")
+    return line.replace(f"{SECRETS}/tokens/", f"{folder}/").split()
+
+
+def make_secrets(folder):
+    """As the first lines of deploy/kubernetes/base/kustomization.yaml say."""
+    subprocess.run([PROGRAMS["lockstepctl"], "certs", "init", f"{folder}/certs", "--host", "127.0.0.1"],
+                   check=True, capture_output=True)
+    for who in ("operator", "worker"):
+        path = Path(folder) / who
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_hex(32) + "\n")
 
 
 @contextlib.contextmanager
@@ -121,14 +139,53 @@ class ManifestTest(unittest.TestCase):
 
     def test_the_journal_is_on_the_volume(self):
         template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]["spec"]
-        (volume,) = template["volumes"]
-        (mount,) = self.coordinator["volumeMounts"]
-        self.assertEqual(mount["name"], volume["name"])
+        volume = named(template["volumes"], "journal")
+        mount = named(self.coordinator["volumeMounts"], "journal")
         claim = volume["persistentVolumeClaim"]["claimName"]
         self.assertIn(("PersistentVolumeClaim", claim), self.documents)
         # Below the mount, whose mode is the volume's: the daemon wants a folder of its own.
         self.assertEqual(Path(self.flags["--journal"]).parent, Path(mount["mountPath"]))
         self.assertEqual(template["securityContext"]["fsGroup"], 65532)
+
+
+    def test_every_mount_has_its_volume(self):
+        for workload in (self.documents["Deployment", "lockstep-coordinator"], self.job):
+            volumes = {volume["name"] for volume in workload["spec"]["template"]["spec"]["volumes"]}
+            mounts = {mount["name"] for mount in container_of(workload)["volumeMounts"]}
+            self.assertEqual(mounts, volumes)
+
+    def test_nothing_is_in_plaintext_but_probes(self):
+        for words in (self.coordinator["args"], json.loads(Dockerfile().all("coordinator", "CMD")[0])):
+            self.assertNotIn("--insecure", words)
+            self.assertEqual(flags_of(words)["--tls"], f"{SECRETS}/tls")
+
+    def test_secrets_are_where_the_programs_look(self):
+        template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]["spec"]
+        mounts = {mount["mountPath"]: mount for mount in self.coordinator["volumeMounts"]}
+        for flag in ("--tls", "--token_file", "--worker_token_file"):
+            path = Path(self.flags[flag])
+            mount = mounts.get(str(path)) or mounts[str(path.parent)]
+            self.assertTrue(mount["readOnly"])
+            # Root's: base/secret_file.h.
+            self.assertEqual(named(template["volumes"], mount["name"])["secret"]["defaultMode"], 0o440)
+        self.assertEqual(self.env["LOCKSTEP_TLS"],
+                         named(self.worker["volumeMounts"], "tls")["mountPath"])
+
+    def test_the_secrets_are_those_that_the_first_lines_make(self):
+        text = (BASE / "kustomization.yaml").read_text()
+        made = set(re.findall(r"create secret generic (\S+)", text))
+        used = set()
+        for workload in (self.documents["Deployment", "lockstep-coordinator"], self.job):
+            spec = workload["spec"]["template"]["spec"]
+            used |= {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
+            used |= {e["valueFrom"]["secretKeyRef"]["name"] for e in container_of(workload).get("env", [])
+                     if "secretKeyRef" in e.get("valueFrom", {})}
+        self.assertEqual(made, used)
+
+    def test_the_spec_is_that_of_the_job(self):
+        spec = yaml.safe_load(self.documents["ConfigMap", "lockstep-digits"]["data"]["spec.yaml"])
+        self.assertEqual(spec["mesh"], f"data={self.job['spec']['completions']}")
+        self.assertEqual(spec["data_plane"], "trusted")
 
 
 class DockerfileTest(unittest.TestCase):
@@ -196,6 +253,7 @@ class RehearsalTest(unittest.TestCase):
         self.coordinator = container_of(documents["Deployment", "lockstep-coordinator"])
         self.job = documents["Job", "lockstep-digits"]["spec"]
         self.worker = container_of(documents["Job", "lockstep-digits"])
+        self.spec = documents["ConfigMap", "lockstep-digits"]["data"]["spec.yaml"]
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
 
     def test_the_workers_train(self):
@@ -207,11 +265,15 @@ class RehearsalTest(unittest.TestCase):
                 self.assertEqual(worker.returncode, 0, said)
 
     def start_worker(self, index, address):
-        known = {"WORKER_INDEX": str(index), "LOCKSTEP_HOST_ADDRESS": "127.0.0.1"}
+        folder = Path(self.folder)
+        known = {"WORKER_INDEX": str(index), "LOCKSTEP_HOST_ADDRESS": "127.0.0.1",
+                 "LOCKSTEP_TOKEN": (folder / "worker").read_text().strip()}
         for entry in self.worker["env"]:
             value = entry.get("value", known.get(entry["name"]))
             known[entry["name"]] = value.replace("$(WORKER_INDEX)", str(index))
-        known["LOCKSTEP_ADDRESS"] = address
+        (folder / "spec.yaml").write_text(self.spec)
+        known |= {"LOCKSTEP_ADDRESS": address, "LOCKSTEP_TLS": str(folder / "certs/worker"),
+                  "LOCKSTEP_SPEC": str(folder / "spec.yaml")}
         words = [re.sub(r"^--steps=.*", "--steps=3", word) for word in self.worker["args"]]
         worker = subprocess.Popen([PROGRAMS["digits"], *words], env=known, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -233,6 +295,11 @@ class RuntimePackagesTest(unittest.TestCase):
         always_there = {"libc6", "libgcc-s1", "libstdc++6"}
         self.assertEqual({owner_of(path) for path in libraries} - always_there,
                          Dockerfile().runtime_packages())
+
+
+def named(entries, name):
+    (entry,) = [entry for entry in entries if entry["name"] == name]
+    return entry
 
 
 def output_of(*command):
