@@ -127,6 +127,7 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   for (const std::string& name : from.workers) to->add_workers(ToUtf8(name));
   to->set_sync(WireOf<v1::SyncMode>(from.sync));
   to->set_transport(ToUtf8(from.transport));
+  to->set_data_plane_trusted(from.data_plane == DataPlane::kTrusted);
   Write(from.buckets, to->mutable_buckets());
   Write(from.timeouts, to->mutable_timeouts());
   Write(from.limits, to->mutable_limits());
@@ -151,6 +152,8 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
   d->Names("workers", from.workers(), kRanksMax, &to->workers);
   d->Enum("sync", from.sync(), &v1::SyncMode_IsValid, &to->sync);
   d->Name("transport", from.transport(), &to->transport);
+  to->data_plane =
+      from.data_plane_trusted() ? DataPlane::kTrusted : DataPlane::kLocal;
   d->Message("buckets", from.has_buckets(), from.buckets(), &to->buckets);
   d->Message("timeouts", from.has_timeouts(), from.timeouts(), &to->timeouts);
   d->Message("limits", from.has_limits(), from.limits(), &to->limits);

@@ -174,6 +174,7 @@ std::string ChoiceForm<T>::Fault(const T& value, const JobSpec&) const {
 }
 
 template struct ChoiceForm<SyncMode>;
+template struct ChoiceForm<DataPlane>;
 template struct ChoiceForm<OnStuck>;
 template struct ChoiceForm<OnUnsubmitted>;
 template struct ChoiceForm<Overlap>;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/open_files.h"
 #include "base/tls/probe.h"
+#include "client/session/data_plane.h"
 #include "client/session/grpc_channel.h"
 #include "client/session/identity.h"
 #include "client/session/session_impl.h"
@@ -27,6 +28,10 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<transport::Transport>> MakeTransport(
     const JobSpec& spec, const std::string& host_address, int device) {
+  if (absl::Status may = session::CheckDataPlane(spec, host_address);
+      !may.ok()) {
+    return may;
+  }
   const absl::Duration silence = spec.timeouts.LinkSilence();
   if (spec.transport == "auto") {
     auto links = transport::MakeGlooLinks(

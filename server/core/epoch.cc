@@ -1,6 +1,9 @@
 #include "server/core/epoch.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -88,8 +91,33 @@ std::optional<EpochEnd> Epoch::On(int rank,
   }
   context.Touch(rank);
   if (auto end = EndIfLeaverIsMissed(context)) return end;
-  if (registry_.complete()) CompilePlan(context);
+  if (!registry_.complete()) return std::nullopt;
+  const bool again = durable_.revision.value != 0;
+  if (absl::Status may = CheckDataPlane(); !may.ok() && !again) {
+    return context.Mismatch(-1, std::string(may.message()));
+  }
+  CompilePlan(context);
   return std::nullopt;
+}
+
+// Workers check their own addresses, which NCCL does not use.
+absl::Status Epoch::CheckDataPlane() const {
+  std::map<std::string, const protocol::Member*> machines;
+  for (const protocol::Member& member : members_.list()) {
+    const std::string& boot = member.process.boot_id;
+    if (!boot.empty()) machines.emplace(boot, &member);
+  }
+  if (machines.size() < 2 || spec().data_plane == DataPlane::kTrusted) {
+    return absl::OkStatus();
+  }
+  const protocol::Member& one = *machines.begin()->second;
+  const protocol::Member& other = *std::next(machines.begin())->second;
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "the workers are on %d machines (%s on %s, %s on %s): their data would "
+      "cross a network without encryption. If all hosts on it are trusted, "
+      "state `data_plane: trusted` in the spec",
+      machines.size(), one.worker.value, one.process.host, other.worker.value,
+      other.process.host));
 }
 
 void Epoch::CompilePlan(EpochContext& context) {

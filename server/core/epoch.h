@@ -189,6 +189,7 @@ class Epoch {
   template <typename Message>
   std::optional<EpochEnd> Negotiate(int rank, const Message& message,
                                     EpochContext& context);
+  absl::Status CheckDataPlane() const;
   void CompilePlan(EpochContext& context);
   std::optional<EpochEnd> AdoptPlan(const CompiledPlan& compiled,
                                     EpochContext& context);

@@ -18,6 +18,7 @@ CLOCKS = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 SPEC = """name: chaos
 mesh: data={workers}
 elastic: {{axis: data}}
+data_plane: trusted
 limits: {{max_restarts: 1000000, restart_window: 1s}}
 timeouts: {{join: 60s, lease: 2s, resume: 1s, link: 2s, connect: 10s}}
 """

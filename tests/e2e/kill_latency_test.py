@@ -34,6 +34,7 @@ HOLD_S = 0.3
 PHASES = ("before Seal", "all compute", "in steps")  # by the number of the epoch, mod 3
 SPEC = """name: watched
 mesh: data={workers}
+data_plane: trusted
 transport: {transport}
 limits: {{max_restarts: 1000000}}
 """

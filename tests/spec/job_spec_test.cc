@@ -30,6 +30,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"workers", "[]"},
       {"sync", "static"},
       {"transport", "auto"},
+      {"data_plane", "local"},
       {"buckets.first_bytes_max", "1MiB"},
       {"buckets.bytes_max", "25MiB"},
       {"buckets.rebuild", "once"},
@@ -75,10 +76,11 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
 // Binds every leaf of the struct by name: a new field breaks this function, and
 // then needs a row in the table as well.
 size_t CountLeaves(const JobSpec& spec) {
-  [[maybe_unused]] const auto& [name, mesh, workers, sync, transport, buckets,
-                                reproducible, pipeline, elastic, timeouts,
-                                limits, on_stuck, on_unsubmitted, uneven,
-                                overlap, checked, seed] = spec;
+  [[maybe_unused]] const auto& [name, mesh, workers, sync, transport,
+                                data_plane, buckets, reproducible, pipeline,
+                                elastic, timeouts, limits, on_stuck,
+                                on_unsubmitted, uneven, overlap, checked,
+                                seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
@@ -89,7 +91,7 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [elastic_axis, min_workers, wait] = elastic;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 11 + 5 + 1 + 8 + 3 + 6 + 4;
+  return 12 + 5 + 1 + 8 + 3 + 6 + 4;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -107,6 +109,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        }},
       {"sync", [](JobSpec& s) { s.sync = SyncMode::kNegotiated; }},
       {"transport", [](JobSpec& s) { s.transport = "shm"; }},
+      {"data_plane", [](JobSpec& s) { s.data_plane = DataPlane::kTrusted; }},
       {"buckets.first_bytes_max",
        [](JobSpec& s) { s.buckets.first_bytes_max = 1; }},
       {"buckets.bytes_max", [](JobSpec& s) { s.buckets.bytes_max = 4097; }},
@@ -231,6 +234,8 @@ std::vector<Fault> Faults() {
        }},
       {"sync", [](JobSpec& s) { s.sync = static_cast<SyncMode>(0); }},
       {"transport", [](JobSpec& s) { s.transport = "pigeon"; }},
+      {"data_plane",
+       [](JobSpec& s) { s.data_plane = static_cast<DataPlane>(0); }},
       {"buckets.first_bytes_max",
        [](JobSpec& s) { s.buckets.first_bytes_max = 0; }},
       {"buckets.bytes_max",

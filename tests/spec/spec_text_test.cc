@@ -26,6 +26,7 @@ mesh: data=2,pipe=2
 workers: [a, b, c, d]
 sync: negotiated
 transport: shm
+data_plane: trusted
 buckets: {first_bytes_max: 4096, bytes_max: 2MiB, wire_dtype: f16}
 timeouts:
   join: 1h
@@ -52,6 +53,7 @@ seed: 18446744073709551615
                          .workers = {"a", "b", "c", "d"},
                          .sync = SyncMode::kNegotiated,
                          .transport = "shm",
+                         .data_plane = DataPlane::kTrusted,
                          .buckets = {.first_bytes_max = 4096,
                                      .bytes_max = 2 << 20,
                                      .wire_dtype = DType::kF16},

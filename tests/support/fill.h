@@ -266,12 +266,12 @@ inline void Fill(Source& s, PipelineSpec& v) {
       tag_base, shared);
 }
 inline void Fill(Source& s, JobSpec& v) {
-  auto& [name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-         elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
-         checked, seed] = v;
-  All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
-      elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
-      checked, seed);
+  auto& [name, mesh, workers, sync, transport, data_plane, buckets,
+         reproducible, pipeline, elastic, timeouts, limits, on_stuck,
+         on_unsubmitted, uneven, overlap, checked, seed] = v;
+  All(s, name, mesh, workers, sync, transport, data_plane, buckets,
+      reproducible, pipeline, elastic, timeouts, limits, on_stuck,
+      on_unsubmitted, uneven, overlap, checked, seed);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {

@@ -230,6 +230,20 @@ TEST(RunJobTest, WorkersAndRestartsMustFitTheJobThatExists) {
               AllOf(HasSubstr("--spares 1"), HasSubstr("limits.spares")));
 }
 
+TEST(RunJobTest, ATrustedNetworkIsAddedToTheSpec) {
+  RunRequest request = FourWithSpec();
+  EXPECT_EQ(DecideJob(request, kSpec)->spec.data_plane, DataPlane::kLocal);
+  request.trusts_network = true;
+  const RunJob job = DecideJob(request, kSpec).value();
+  EXPECT_EQ(job.spec.data_plane, DataPlane::kTrusted);
+  EXPECT_TRUE(job.differs_from_file);
+  request.spec_file.clear();
+  EXPECT_THAT(std::string(JoinExisting(request, Existing("data=4"), job)
+                              .status()
+                              .message()),
+              AllOf(HasSubstr("--data-plane"), HasSubstr("trainer")));
+}
+
 TEST(RunJobTest, AFileMustBeTheSpecOfTheJobThatExists) {
   const RunRequest request = FourWithSpec();
   const RunJob decided = DecideJob(request, kSpec).value();

@@ -136,6 +136,11 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "At which other hosts reach this one [from which it reaches "
           "the coordinator]")
       .FromVariable("LOCKSTEP_HOST_ADDRESS");
+  run.Add("--data-plane", &arguments.run.data_plane,
+          "trusted: the job's spec says so, and the data of workers may cross "
+          "the network between the hosts")
+      .OneOf({"local", "trusted"})
+      .ShowDefault();
   run.Add("--restarts", &arguments.run.restarts,
           "How often workers of this host that fail start again")
       .ShowDefault()

@@ -17,6 +17,7 @@ RunRequest RequestOf(const RunOptions& options) {
           .restarts = options.restarts,
           .spares = options.spares,
           .has_address = !options.address.empty(),
+          .trusts_network = options.data_plane == "trusted",
           .job = options.job,
           .program = options.program[0],
           .spec_file = options.spec_file};

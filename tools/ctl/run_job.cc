@@ -135,7 +135,14 @@ int NeededOf(const RunRequest& request, const JobSpec& spec) {
   return std::max(all - may_be_lost, 0);
 }
 
+void TrustNetwork(const RunRequest& request, RunJob* job) {
+  if (!request.trusts_network) return;
+  job->differs_from_file |= job->spec.data_plane != DataPlane::kTrusted;
+  job->spec.data_plane = DataPlane::kTrusted;
+}
+
 absl::Status Complete(const RunRequest& request, RunJob* job) {
+  TrustNetwork(request, job);
   absl::Status may = AllowRestarts(request, job);
   if (may.ok()) may = AllowSpares(request, job);
   if (!may.ok()) return may;
@@ -192,6 +199,11 @@ absl::StatusOr<RunJob> JoinExisting(const RunRequest& request,
         "refuse the others",
         request.spares * request.nodes, as_created.spec_file,
         existing.limits.spares));
+  }
+  if (request.trusts_network && existing.data_plane != DataPlane::kTrusted) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--data-plane trusted, but data_plane of %s is local",
+        as_created.spec_file));
   }
   return RunJob{.spec = existing,
                 .workers = WorkerNames(request, existing),

@@ -33,6 +33,7 @@ struct RunRequest {
   int restarts = 0;          // of its workers, in total
   int spares = 0;            // per host, beside its workers
   bool has_address = false;  // of a coordinator that other hosts reach, too
+  bool trusts_network = false;  // --data-plane trusted
   std::string job;        // --job; empty: the spec's name, else the program's
   std::string program;    // a path
   std::string spec_file;  // the file's name, for messages; empty: none

@@ -83,6 +83,7 @@ struct JobSpec {
   // "auto" is for hosts without GPUs: shared memory on each host, and Gloo
   // between hosts.
   std::string transport = "auto";
+  DataPlane data_plane = DataPlane::kLocal;
   BucketPolicy buckets;
   ReproducibleSpec reproducible;
   PipelineSpec pipeline;  // schedule kNone: no pipeline

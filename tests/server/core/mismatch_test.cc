@@ -179,6 +179,48 @@ TEST_F(MismatchTest, EveryRankOfItsOwnOpinionIsListed) {
   }
 }
 
+// --- Machines ----------------------------------------------------------------
+
+// Workers 1 and 2 are on one machine, 3 on another.
+class MachinesTest : public testing::Test {
+ protected:
+  static void Join(CoordinatorFixture& fixture, const std::string& boot) {
+    for (int i = 1; i <= 3; ++i) {
+      protocol::Hello hello = fixture.HelloOf(i);
+      if (i == 3) hello.process.boot_id = boot;
+      if (i == 3) hello.process.host = "b";
+      fixture.Hello(i, hello);
+    }
+  }
+};
+
+TEST_F(MachinesTest, DataCrossesNoNetworkThatNobodyTrusts) {
+  CoordinatorFixture fixture(SpecOf(3));
+  Join(fixture, "another");
+  fixture.RegisterAll();
+  EXPECT_EQ(fixture.View().state, JobState::kFailed);
+  EXPECT_THAT(fixture.View().cause.message,
+              AllOf(HasSubstr("the workers are on 2 machines"),
+                    HasSubstr("w-3 on b"), HasSubstr("`data_plane: trusted`")));
+}
+
+TEST_F(MachinesTest, ATrustedNetworkIsNoObstacle) {
+  JobSpec spec = SpecOf(3);
+  spec.data_plane = DataPlane::kTrusted;
+  CoordinatorFixture fixture(spec);
+  Join(fixture, "another");
+  fixture.RegisterAll();
+  EXPECT_NE(fixture.View().state, JobState::kFailed);
+}
+
+// Containers of one machine have names of their own.
+TEST_F(MachinesTest, NorAreSeveralHostsOfOneMachine) {
+  CoordinatorFixture fixture(SpecOf(3));
+  Join(fixture, CoordinatorFixture::ProcessOf(1).boot_id);
+  fixture.RegisterAll();
+  EXPECT_NE(fixture.View().state, JobState::kFailed);
+}
+
 TEST_F(MismatchTest, AnotherWorldIsRefusedAtTheDoor) {
   stage_->Hello(1);
   protocol::Hello other = stage_->HelloOf(2);
