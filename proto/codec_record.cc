@@ -66,6 +66,8 @@ void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {
   to->set_revision(from.revision.value);
   to->set_digest(ToUtf8(from.digest));
   WriteNumbers(from.observed_order, to->mutable_observed_order());
+  to->set_plan_bytes(from.image.bytes);
+  to->set_plan_sha256(ToUtf8(from.image.sha256));
 }
 
 void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
@@ -75,6 +77,8 @@ void Read(const v1::PlanAdoptedRecord& from, record::PlanAdopted* to,
   d->Name("digest", from.digest(), &to->digest);
   d->Numbers("observed_order", from.observed_order(), kManyMax,
              &to->observed_order);
+  to->image.bytes = from.plan_bytes();
+  d->Name("plan_sha256", from.plan_sha256(), &to->image.sha256);
 }
 
 void Write(const record::EpochFinished& from, v1::EpochEndedRecord* to) {

@@ -78,6 +78,8 @@ void Write(const record::DurableJob& from, v1::DurableJob* to) {
   }
   to->set_revision(from.revision.value);
   to->set_plan_digest(ToUtf8(from.plan_digest));
+  to->set_plan_bytes(from.plan_image.bytes);
+  to->set_plan_sha256(ToUtf8(from.plan_image.sha256));
   WriteNumbers(from.observed_order, to->mutable_observed_order());
   for (const auto& [worker, departure] : from.left) {
     v1::Departure* const entry = to->add_left();
@@ -127,6 +129,8 @@ void Read(const v1::DurableJob& from, record::DurableJob* to, Decoder* d) {
   }
   to->revision = {from.revision()};
   d->Name("plan_digest", from.plan_digest(), &to->plan_digest);
+  to->plan_image.bytes = from.plan_bytes();
+  d->Name("plan_sha256", from.plan_sha256(), &to->plan_image.sha256);
   d->Numbers("observed_order", from.observed_order(), kManyMax,
              &to->observed_order);
   std::vector<NamedDeparture> left;

@@ -45,9 +45,17 @@ struct EpochBegan {
   bool operator==(const EpochBegan&) const = default;
 };
 
-// The plan's digest. Its input is the registrations, which all ranks send again
-// after a restart, with the facts of their transports. Its bytes are
-// recomputed.
+// A serialised plan, as workers fetch it.
+struct PlanImage {
+  uint64_t bytes = 0;  // its size; 0: not known
+  std::string sha256;  // 64 hexadecimal digits; empty: not known
+  bool operator==(const PlanImage&) const = default;
+};
+
+// The plan's digest, and the hash of its bytes, which workers have: after a
+// restart one of them sends them again. Else the plan is compiled again from
+// its input: the registrations, which all ranks send again, with the facts of
+// their transports.
 struct PlanAdopted {
   EpochId epoch;
   Revision revision;
@@ -55,6 +63,7 @@ struct PlanAdopted {
   // For revisions after the first: indices of the plan's parameters, in the
   // order of their buckets. The rest of the plan's input.
   std::vector<uint32_t> observed_order;
+  PlanImage image;
   bool operator==(const PlanAdopted&) const = default;
 };
 

@@ -52,6 +52,7 @@ struct DurableJob {
   std::map<EpochId, std::string> members_digests;
   Revision revision;        // adopted in the newest epoch; 0: none
   std::string plan_digest;  // of this revision
+  PlanImage plan_image;     // likewise; not known in an adopted epoch
   // The order from which this revision was compiled; empty in the first one.
   std::vector<uint32_t> observed_order;
   std::vector<uint32_t> holders;         // of its state, as in EpochFormed

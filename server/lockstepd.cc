@@ -24,6 +24,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
 #include "proto/grpc_process.h"
+#include "proto/plan_chunks.h"
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/journal/sqlite_journal.h"
@@ -237,6 +238,7 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
       .coordinator = &coordinator,
       .journal = *std::move(journal),
       .codec = codec,
+      .plans = {&proto::PlanBytes, &proto::PlanFromBytes},
       .clock = &clock,
       .events = log,
       .metrics = &metrics,

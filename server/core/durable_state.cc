@@ -75,6 +75,7 @@ struct Change {
     job.members_digests[body.epoch] = plan::DigestOf(body.members);
     job.revision = {};
     job.plan_digest.clear();
+    job.plan_image = {};
     job.observed_order.clear();
     job.holders = body.holders;
     job.left.clear();
@@ -97,6 +98,7 @@ struct Change {
     }
     job.revision = body.revision;
     job.plan_digest = body.digest;
+    job.plan_image = body.image;
     job.observed_order = body.observed_order;
     return absl::OkStatus();
   }

@@ -174,7 +174,7 @@ std::optional<EpochEnd> Epoch::AdoptPlan(const CompiledPlan& compiled,
   const plan::Plan& plan = *compiled.plan;
   if (!again) {
     context.Record(record::PlanAdopted{
-        members_.epoch(), plan.revision, compiled.digest, {}});
+        members_.epoch(), plan.revision, compiled.digest, {}, compiled.image});
   }
   revisions_.SetPlan(compiled);
   connecting_.emplace(compiled, members_.size());

@@ -165,7 +165,7 @@ void PlanRevisions::Adopt(const CompiledPlan& recut,
   holding_ = RankSet(context.members.size());
   running_ = RankSet(context.members.size());
   context.Record(record::PlanAdopted{context.members.epoch(), plan()->revision,
-                                     compiled_.digest, order});
+                                     compiled_.digest, order, compiled_.image});
   const DurableJob& durable = context.durable;
   context.Remember(absl::StrFormat(
       "revision %d of the plan, %s: %s as gradients become ready",

@@ -11,7 +11,8 @@ constexpr int kThreads = 2;
 
 }  // namespace
 
-CompileThreads::CompileThreads() {
+CompileThreads::CompileThreads(core::PlanCodec codec)
+    : codec_(std::move(codec)) {
   for (int i = 0; i < kThreads; ++i) {
     threads_.push_back(StartThread("ls-compile", [this] { Work(); }));
   }
@@ -43,7 +44,7 @@ void CompileThreads::Work() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    task.done(core::MakePlan(*task.input));
+    task.done(core::MakePlan(*task.input, codec_));
   }
 }
 

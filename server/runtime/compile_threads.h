@@ -26,7 +26,7 @@ class CompileThreads {
  public:
   using Done = absl::AnyInvocable<void(absl::StatusOr<core::CompiledPlan>)>;
 
-  CompileThreads();
+  explicit CompileThreads(core::PlanCodec codec);
   ~CompileThreads();
   CompileThreads(const CompileThreads&) = delete;
   CompileThreads& operator=(const CompileThreads&) = delete;
@@ -41,6 +41,7 @@ class CompileThreads {
 
   void Work();
 
+  const core::PlanCodec codec_;
   Mutex mutex_;
   CondVar changed_;
   std::deque<CompileTask> tasks_ ABSL_GUARDED_BY(mutex_);

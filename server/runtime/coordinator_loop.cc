@@ -52,7 +52,8 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
               watches_.Update(loop_.clock().Now());
               ArmTimers();
             }),
-      abandon_(&loop_, [this] { AbandonOverdue(); }) {
+      abandon_(&loop_, [this] { AbandonOverdue(); }),
+      compile_threads_(wiring_.plans) {
   wiring_.journal->OnTrouble([this](absl::Status trouble) {
     loop_.Post([this, trouble = std::move(trouble)] { NoteTrouble(trouble); });
   });

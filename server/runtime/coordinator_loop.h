@@ -75,6 +75,7 @@ class CoordinatorLoop {
     core::Coordinator* coordinator;
     std::unique_ptr<journal::Journal> journal;
     JournalCodec codec;
+    core::PlanCodec plans;
     Clock* clock;
     observe::EventLog* events;
     MetricSink* metrics;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/telemetry.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/observe/event_log.h"
@@ -42,6 +43,7 @@ class InProcessDaemon {
             .coordinator = &coordinator_,
             .journal = std::move(journal),
             .codec = codec,
+            .plans = {&proto::PlanBytes, &proto::PlanFromBytes},
             .clock = &clock_,
             .events = &silence_,
             .metrics = &metrics_,

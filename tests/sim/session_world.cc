@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "tests/client/session/describe.h"
+#include "tests/support/plans_as_text.h"
 
 namespace lockstep::sim {
 namespace {
@@ -178,12 +179,12 @@ void SessionWorld::Do(const core::Effect& effect) {
   } else if (const auto* persist = std::get_if<core::Persist>(&effect)) {
     records_.push_back(persist->record);
   } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
-    events_.After(Draw(absl::Milliseconds(20)),
-                  [this, compile = *compile, coordinator = coordinators_] {
-                    if (coordinator != coordinators_) return;  // it has crashed
-                    Apply(core::Compiled{compile.id, compile.job,
-                                         core::MakePlan(*compile.input)});
-                  });
+    events_.After(Draw(absl::Milliseconds(20)), [this, compile = *compile,
+                                                 coordinator = coordinators_] {
+      if (coordinator != coordinators_) return;  // it has crashed
+      Apply(core::Compiled{compile.id, compile.job,
+                           core::MakePlan(*compile.input, PlansAsText())});
+    });
   } else if (const auto* note = std::get_if<core::Note>(&effect)) {
     Note(absl::StrCat("    coordinator: ", note->text));
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "server/core/secret.h"
 #include "server/runtime/replay.h"
 
@@ -17,6 +18,10 @@ runtime::JournalCodec Codec() {
           .parse_record = proto::ParseRecord,
           .snapshot_parts = proto::SnapshotParts,
           .parse_snapshot = proto::ParseSnapshot};
+}
+
+core::PlanCodec Plans() {
+  return {.bytes = proto::PlanBytes, .parse = proto::PlanFromBytes};
 }
 
 }  // namespace
@@ -134,7 +139,7 @@ void SimDaemon::Deliver() {
     } else if (const auto* compile = std::get_if<core::Compile>(&effect)) {
       After(world_.draw(absl::Milliseconds(20)), [this, compile = *compile] {
         Apply(core::Compiled{compile.id, compile.job,
-                             core::MakePlan(*compile.input)});
+                             core::MakePlan(*compile.input, Plans())});
       });
     } else if (const auto* note = std::get_if<core::Note>(&effect)) {
       world_.note(note->text);

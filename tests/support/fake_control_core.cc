@@ -3,6 +3,8 @@
 #include <future>
 #include <utility>
 
+#include "tests/support/plans_as_text.h"
+
 namespace lockstep::session {
 
 CoreServer::CoreServer(Clock* clock)
@@ -177,7 +179,7 @@ void CoreServer::Do(const core::Effect& effect) {
     loop_.Post([this, compile = *compile, incarnation = incarnations_] {
       if (incarnation != incarnations_) return;  // the core has crashed since
       Apply(core::Compiled{compile.id, compile.job,
-                           core::MakePlan(*compile.input)});
+                           core::MakePlan(*compile.input, PlansAsText())});
     });
   } else if (const auto* answer = std::get_if<core::AdminReply>(&effect)) {
     answers_[answer->request] = answer->status;

@@ -571,9 +571,13 @@ inline void Fill(Source& s, record::EpochBegan& v) {
   All(s, epoch, members, first_step);
   FillRanks(s, holders);
 }
+inline void Fill(Source& s, record::PlanImage& v) {
+  auto& [bytes, sha256] = v;
+  All(s, bytes, sha256);
+}
 inline void Fill(Source& s, record::PlanAdopted& v) {
-  auto& [epoch, revision, digest, observed_order] = v;
-  All(s, epoch, revision, digest, observed_order);
+  auto& [epoch, revision, digest, observed_order, image] = v;
+  All(s, epoch, revision, digest, observed_order, image);
 }
 inline void Fill(Source& s, record::EpochFinished& v) {
   auto& [epoch, cause, steps, unfinished] = v;
@@ -781,15 +785,16 @@ inline void Fill(Source& s, record::Departure& v) {
 }
 inline void Fill(Source& s, record::DurableJob& v) {
   auto& [spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
-         members, members_digests, revision, plan_digest, observed_order,
-         holders, previous_world, left, recovery, checkpoint_prepared,
-         checkpoint, wanted, cause, unfinished, ended, ended_by, archived_as,
-         adopted, epoch_floor] = v;
+         members, members_digests, revision, plan_digest, plan_image,
+         observed_order, holders, previous_world, left, recovery,
+         checkpoint_prepared, checkpoint, wanted, cause, unfinished, ended,
+         ended_by, archived_as, adopted, epoch_floor] = v;
   FillRanks(s, holders);
   All(s, spec, token_hash, name_holders, epoch, epoch_lives, first_step, steps,
-      members, members_digests, revision, plan_digest, observed_order,
-      previous_world, left, recovery, checkpoint_prepared, checkpoint, wanted,
-      cause, unfinished, ended, ended_by, archived_as, adopted, epoch_floor);
+      members, members_digests, revision, plan_digest, plan_image,
+      observed_order, previous_world, left, recovery, checkpoint_prepared,
+      checkpoint, wanted, cause, unfinished, ended, ended_by, archived_as,
+      adopted, epoch_floor);
 }
 inline void Fill(Source& s, record::Record& v) {
   auto& [number, job, body] = v;

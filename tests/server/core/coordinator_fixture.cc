@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/support/plans_as_text.h"
 
 namespace lockstep::core {
 
@@ -46,8 +47,9 @@ EffectList CoordinatorFixture::Step(const Event& event) {
 EffectList CoordinatorFixture::FinishCompilations() {
   Effects all = std::move(effects_);
   for (const Compile& compile : std::exchange(compilations_, {})) {
-    effects_ = core_->Step(
-        now_, Compiled{compile.id, compile.job, MakePlan(*compile.input)});
+    effects_ =
+        core_->Step(now_, Compiled{compile.id, compile.job,
+                                   MakePlan(*compile.input, PlansAsText())});
     Follow();
     all.insert(all.end(), effects_.begin(), effects_.end());
   }

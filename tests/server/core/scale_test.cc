@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
 #include "tests/server/core/sim_cluster.h"
+#include "tests/support/plans_as_text.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::core {
@@ -41,8 +42,8 @@ class ScaleTest : public testing::Test {
     for (const Effect& effect : effects) {
       const auto* compile = std::get_if<Compile>(&effect);
       if (compile == nullptr) continue;
-      core_.Step(
-          now_, Compiled{compile->id, compile->job, MakePlan(*compile->input)});
+      core_.Step(now_, Compiled{compile->id, compile->job,
+                                MakePlan(*compile->input, PlansAsText())});
     }
     return effects;
   }

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "plan/digest.h"
 #include "server/core/coordinator.h"
 #include "tests/server/core/coordinator_fixture.h"
 #include "tests/server/core/promises.h"
@@ -202,7 +203,8 @@ class SimCluster {
   }
   void FinishCompilations() {
     for (const Compile& compile : std::exchange(compilations_, {})) {
-      Step(Compiled{compile.id, compile.job, MakePlan(*compile.input)},
+      Step(Compiled{compile.id, compile.job,
+                    MakePlan(*compile.input, Digests())},
            "compiled");
     }
   }
@@ -232,6 +234,18 @@ class SimCluster {
   }
 
  private:
+  // A cheap codec, since every order of events compiles plans.
+  PlanCodec Digests() {
+    return {.bytes =
+                [this](const plan::Plan& plan) {
+                  std::string digest = plan::DigestOf(plan);
+                  plans_.try_emplace(digest, plan);
+                  return digest;
+                },
+            .parse = [this](const std::string& digest)
+                -> absl::StatusOr<plan::Plan> { return plans_.at(digest); }};
+  }
+
   struct Line {
     absl::Time when;
     std::string what;
@@ -297,6 +311,7 @@ class SimCluster {
   bool hold_compilations_ = false;
   std::vector<Compile> compilations_;
   JobSpec spec_;
+  std::map<std::string, plan::Plan> plans_;  // compiled, by digest
   std::vector<Actor> actors_;
   std::map<std::pair<std::string, EpochId>, DataPlane> planes_;
   int compared_ = 0;

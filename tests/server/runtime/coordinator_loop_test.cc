@@ -13,6 +13,7 @@
 #include "tests/server/runtime/fakes.h"
 #include "tests/server/scripted_worker.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/plans_as_text.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -67,6 +68,7 @@ class CoordinatorLoopTest : public testing::Test {
                                return std::vector<std::string>{
                                    absl::StrCat(snapshot.records)};
                              }},
+               .plans = PlansAsText(),
                .clock = &clock_,
                .events = &log_,
                .metrics = &metrics_,
