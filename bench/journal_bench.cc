@@ -9,8 +9,8 @@
 //   group      records per second with 64 waiting at a time
 //   restart    lockstepd is killed and started again with its journal while the
 //              workers are in an epoch: from exec until the last has resumed,
-//              and until the plan is compiled again. The workers are threads
-//              here; lockstepd and its folder are real.
+//              and until the plan is known again. The workers are threads here;
+//              lockstepd and its folder are real.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -256,7 +256,7 @@ void MeasureRestart(const Arguments& arguments, std::vector<Figure>* figures) {
           const auto job = admin.DescribeJob({spec.name});
           return job.ok() && !job->parameters.empty();
         },
-        "the plan is compiled again");
+        "the plan is known again");
     described.push_back(SecondsSince(begin));
     AllAtOnce(&workers, [](BenchWorker& worker, int) { worker.Step(); });
   }
@@ -272,7 +272,7 @@ void MeasureRestart(const Arguments& arguments, std::vector<Figure>* figures) {
        .at_most = true});
   figures->push_back(
       {.what = absl::StrCat("  until the plan of ", arguments.parameters,
-                            " parameters is compiled again, s"),
+                            " parameters is known again, s"),
        .measured = Median(described)});
 }
 

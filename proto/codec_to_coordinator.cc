@@ -377,6 +377,20 @@ void Read(const v1::ReadyOrder& from, protocol::ReadyOrder* to, Decoder* d) {
   d->Numbers("parameters", from.parameters(), kManyMax, &to->parameters);
 }
 
+void Write(const protocol::PlanPart& from, v1::PlanPart* to) {
+  to->set_digest(ToUtf8(from.digest));
+  to->set_total_bytes(from.total_bytes);
+  to->set_offset(from.offset);
+  to->set_data(from.data);
+}
+
+void Read(const v1::PlanPart& from, protocol::PlanPart* to, Decoder* d) {
+  d->Name("digest", from.digest(), &to->digest);
+  to->total_bytes = from.total_bytes();
+  to->offset = from.offset();
+  d->PlanData("data", from.data(), &to->data);
+}
+
 // --- Negotiated mode --------------------------------------------------------
 
 void Write(const protocol::Announce& from, v1::Announce* to) {
@@ -471,6 +485,9 @@ struct ToCoordinatorField {
   auto* operator()(const protocol::CheckpointReport&) {
     return to->mutable_checkpoint_report();
   }
+  auto* operator()(const protocol::PlanPart&) {
+    return to->mutable_plan_part();
+  }
 };
 
 }  // namespace
@@ -543,6 +560,9 @@ void Read(const v1::ToCoordinator& from, protocol::ToCoordinator* to,
     case M::kCheckpointReport:
       return d->Body<protocol::CheckpointReport>(
           "checkpoint_report", from.checkpoint_report(), &to->body);
+    case M::kPlanPart:
+      return d->Body<protocol::PlanPart>("plan_part", from.plan_part(),
+                                         &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

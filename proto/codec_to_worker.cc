@@ -17,7 +17,6 @@ void Write(const protocol::Welcome& from, v1::Welcome* to) {
   to->set_generation(from.generation.value);
   Write(from.spec, to->mutable_spec());
   to->set_resumed(from.resumed);
-  to->set_forgot(from.forgot);
   to->set_secret(from.secret);
 }
 
@@ -25,7 +24,6 @@ void Read(const v1::Welcome& from, protocol::Welcome* to, Decoder* d) {
   to->generation = {from.generation()};
   d->Message("spec", from.has_spec(), from.spec(), &to->spec);
   to->resumed = from.resumed();
-  to->forgot = from.forgot();
   d->SessionSecret("secret", from.secret(), &to->secret);
 }
 
@@ -100,6 +98,18 @@ void Write(const protocol::OrderWanted& from, v1::OrderWanted* to) {
 void Read(const v1::OrderWanted& from, protocol::OrderWanted* to, Decoder*) {
   to->revision = {from.revision()};
 }
+
+void Write(const protocol::PlanWanted& from, v1::PlanWanted* to) {
+  to->set_digest(ToUtf8(from.digest));
+}
+
+void Read(const v1::PlanWanted& from, protocol::PlanWanted* to, Decoder* d) {
+  d->Name("digest", from.digest(), &to->digest);
+}
+
+void Write(const protocol::RegistrationWanted&, v1::RegistrationWanted*) {}
+void Read(const v1::RegistrationWanted&, protocol::RegistrationWanted*,
+          Decoder*) {}
 
 void Write(const protocol::Decide& from, v1::Decide* to) {
   to->set_first(from.first);
@@ -187,6 +197,12 @@ struct ToWorkerField {
   auto* operator()(const protocol::RecoveryDecision&) {
     return to->mutable_recovery_decision();
   }
+  auto* operator()(const protocol::PlanWanted&) {
+    return to->mutable_plan_wanted();
+  }
+  auto* operator()(const protocol::RegistrationWanted&) {
+    return to->mutable_registration_wanted();
+  }
 };
 
 }  // namespace
@@ -243,6 +259,12 @@ void Read(const v1::ToWorker& from, protocol::ToWorker* to, Decoder* d) {
     case M::kRecoveryDecision:
       return d->Body<protocol::RecoveryDecision>(
           "recovery_decision", from.recovery_decision(), &to->body);
+    case M::kPlanWanted:
+      return d->Body<protocol::PlanWanted>("plan_wanted", from.plan_wanted(),
+                                           &to->body);
+    case M::kRegistrationWanted:
+      return d->Body<protocol::RegistrationWanted>(
+          "registration_wanted", from.registration_wanted(), &to->body);
     case M::BODY_NOT_SET: return d->Fail("body", "is missing or unknown");
   }
 }

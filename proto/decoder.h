@@ -35,7 +35,8 @@ inline constexpr size_t kNameBytesMax = 4096;  // names, digests, tokens
 inline constexpr size_t kTextBytesMax = 1 << 20;
 inline constexpr size_t kOpaqueBytesMax = 1 << 16;    // handles, verdicts
 inline constexpr size_t kSessionSecretBytesMax = 64;  // of a Welcome
-inline constexpr int kDimensionsMax = 64;             // of shapes and meshes
+inline constexpr size_t kPlanPartBytesMax = 512 << 10;
+inline constexpr int kDimensionsMax = 64;  // of shapes and meshes
 inline constexpr int kRanksMax = 1 << 20;
 inline constexpr int kParametersInChunkMax = 1 << 16;
 inline constexpr int kStatesInChunkMax = 1 << 16;
@@ -69,6 +70,9 @@ class Decoder {
   }
   void Opaque(const char* field, const std::string& from, std::string* to) {
     Bytes(field, from, kOpaqueBytesMax, to);
+  }
+  void PlanData(const char* field, const std::string& from, std::string* to) {
+    Bytes(field, from, kPlanPartBytesMax, to);
   }
   void SessionSecret(const char* field, const std::string& from,
                      std::string* to) {

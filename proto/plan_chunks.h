@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "lockstep/v1/session.pb.h"
@@ -41,6 +42,9 @@ class PlanAssembler {
   // DataLoss if chunks are missing, InvalidArgument if the bytes are not a
   // plan.
   absl::StatusOr<plan::Plan> Finish() const;
+
+  // The bytes of all chunks, once.
+  std::string TakeBytes() { return std::move(bytes_); }
 
  private:
   uint64_t total_ = 0;  // 0: before the first chunk

@@ -96,6 +96,18 @@ std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles) {
   return messages;
 }
 
+std::vector<PlanPart> CutIntoParts(const std::string& digest,
+                                   const std::string& plan) {
+  std::vector<PlanPart> parts;
+  for (size_t offset = 0; offset < plan.size(); offset += kChunkBytesMax) {
+    parts.push_back({.digest = digest,
+                     .total_bytes = plan.size(),
+                     .offset = offset,
+                     .data = plan.substr(offset, kChunkBytesMax)});
+  }
+  return parts;
+}
+
 std::vector<GroupHandles> CutIntoPieces(int communicator,
                                         std::vector<std::string> handles) {
   std::vector<GroupHandles> pieces;

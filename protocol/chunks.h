@@ -27,6 +27,10 @@ absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
 // separate message; the codec refuses handles above 64 KiB.
 std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles);
 
+// A serialised plan, which is not empty.
+std::vector<PlanPart> CutIntoParts(const std::string& digest,
+                                   const std::string& plan);
+
 // All handles of a communicator. At least one message; `more` is set on all but
 // the last.
 std::vector<GroupHandles> CutIntoPieces(int communicator,

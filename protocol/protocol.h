@@ -19,6 +19,10 @@
 //   ValueDigests ────────────────────────▶ with the first step, if at all
 //         ◀────────────────────────────── Warning        one rank prints it
 //         ◀────────────────────────────── DesiredCommands  pause, stop, drain
+//         ◀────────────────────────────── PlanWanted     after a restart
+//   PlanPart... ─────────────────────────▶ of the plan that the rank has
+//         ◀────────────────────────────── RegistrationWanted   if none has it
+//   RegisterChunk... ────────────────────▶ again
 //         ◀────────────────────────────── OrderWanted
 //   ReadyOrder ──────────────────────────▶ compiles a later revision
 //         ◀────────────────────────────── PlanReady (the next revision)
@@ -64,12 +68,13 @@ using ToCoordinatorBody =
     std::variant<Hello, RegisterChunk, PlanAck, PublishHandles, Connected,
                  Progress, Heartbeat, Busy, Evidence, LocalFailure, EpochReport,
                  Leave, ReadyOrder, Announce, Submitted, Held, ValueDigests,
-                 CheckpointReport>;
+                 CheckpointReport, PlanPart>;
 
 using ToWorkerBody =
     std::variant<Welcome, Refused, EpochFormed, PlanReady, GroupHandles, Start,
                  EpochEnded, Left, DesiredCommands, OrderWanted, Decide,
-                 Warning, CheckpointNews, RecoveryDecision>;
+                 Warning, CheckpointNews, RecoveryDecision, PlanWanted,
+                 RegistrationWanted>;
 
 struct ToCoordinator {
   JobName job;

@@ -101,6 +101,29 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
+// After a restart of the coordinator, whose journal has only a hash of the plan
+// of a running epoch: requests the plan that this rank has acknowledged.
+struct PlanWanted {
+  std::string digest;
+  bool operator==(const PlanWanted&) const = default;
+};
+
+// A part of the serialised plan, below 1 MiB; parts are sent in order. The
+// answer to PlanWanted.
+struct PlanPart {
+  std::string digest;
+  uint64_t total_bytes = 0;  // of the plan; 0: the rank does not have it
+  uint64_t offset = 0;       // of data[0] in the plan
+  std::string data;
+  bool operator==(const PlanPart&) const = default;
+};
+
+// The same without a member that gives the plan back: requests all of this
+// rank's RegisterChunk again, after Start.
+struct RegistrationWanted {
+  bool operator==(const RegistrationWanted&) const = default;
+};
+
 // Requests the order in which gradients become complete in the next step
 // (ReadyOrder), for a revision with buckets in that order.
 struct OrderWanted {

@@ -75,9 +75,6 @@ struct Welcome {
   Generation generation;
   JobSpec spec;
   bool resumed = false;  // the coordinator still has this generation's state
-  // The coordinator does not have this rank's registration (as after a
-  // restart): send it again, even after Start.
-  bool forgot = false;
   // Authenticates each later Hello of this generation. Set, to a new value each
   // time, only in answer to a Hello of generation 0; empty: the earlier one
   // stays valid.

@@ -23,7 +23,8 @@ constexpr absl::Duration kFetchTimeout = absl::Seconds(5);
 // The result of a fetch; its caller may have stopped waiting for it.
 struct PlanAnswer {
   Mutex mutex;
-  std::optional<absl::StatusOr<plan::Plan>> plan ABSL_GUARDED_BY(mutex);
+  std::optional<absl::StatusOr<session::FetchedPlan>> plan
+      ABSL_GUARDED_BY(mutex);
 };
 
 }  // namespace
@@ -50,7 +51,7 @@ absl::StatusOr<plan::Plan> Session::Impl::AgreeOnPlan(
   if (!planned.ok()) return planned;
   auto plan = FetchPlan();
   if (!plan.ok()) return FailHere(step(), "AgreeOnPlan", plan.status());
-  event_loop_->Post(session::AcceptPlan{plan->revision, plan::DigestOf(*plan)});
+  AcceptRevision(plan->revision, plan::DigestOf(*plan), {});
   return plan;
 }
 
@@ -94,7 +95,14 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchOnce(
   if (!answered.ok()) return answered;
   MutexLock lock(&answer->mutex);
   if (!answer->plan) return absl::CancelledError("nobody wants the plan");
-  return *std::move(answer->plan);
+  absl::StatusOr<session::FetchedPlan>& fetched = *answer->plan;
+  if (!fetched.ok()) return fetched.status();
+  {
+    MutexLock own_lock(&mutex_);
+    fetched_digest_ = digest;
+    fetched_bytes_ = std::move(fetched->bytes);
+  }
+  return std::move(fetched->plan);
 }
 
 absl::Status Session::Impl::CheckPlan(const plan::Plan& plan,

@@ -51,9 +51,15 @@ struct PlanRequest {
   std::string token;
 };
 
+// A plan, and its bytes as they were received.
+struct FetchedPlan {
+  plan::Plan plan;
+  std::shared_ptr<const std::string> bytes;
+};
+
 class ControlChannel {
  public:
-  using PlanCallback = std::function<void(absl::StatusOr<plan::Plan>)>;
+  using PlanCallback = std::function<void(absl::StatusOr<FetchedPlan>)>;
 
   // Cancels fetches and returns after their callbacks.
   virtual ~ControlChannel() = default;

@@ -7,6 +7,7 @@
 #define LOCKSTEP_CLIENT_SESSION_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -46,6 +47,8 @@ struct AcceptPlan {
   std::string digest;
   // In revisions after the first: plan::OrderOf.
   std::vector<uint32_t> observed_order = {};
+  // The plan as it was fetched, for a coordinator that restarts.
+  std::shared_ptr<const std::string> bytes = nullptr;
 };
 struct OfferHandles {
   std::vector<protocol::GroupHandle> handles;

@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -105,12 +106,13 @@ class Fetch : private grpc::ClientReadReactor<v1::PlanChunk> {
     delete this;
   }
 
-  absl::StatusOr<plan::Plan> Result(const grpc::Status& status) const {
+  absl::StatusOr<FetchedPlan> Result(const grpc::Status& status) {
     if (!assembled_.ok()) return absl::DataLossError(assembled_.message());
     if (!status.ok()) return ToAbsl(status);
     auto plan = assembler_.Finish();
     if (!plan.ok()) return absl::DataLossError(plan.status().message());
-    return plan;
+    return FetchedPlan{*std::move(plan), std::make_shared<const std::string>(
+                                             assembler_.TakeBytes())};
   }
 
   Fetches* const fetches_;

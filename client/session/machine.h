@@ -125,6 +125,8 @@ class Machine {
   void Receive(EpochId epoch, const protocol::Warning& warning);
   void Receive(EpochId epoch, const protocol::CheckpointNews& news);
   void Receive(EpochId epoch, const protocol::RecoveryDecision& decision);
+  void Receive(EpochId epoch, const protocol::PlanWanted& wanted);
+  void Receive(EpochId epoch, const protocol::RegistrationWanted&);
 
   // Time-driven actions: opening and closing streams, deadlines, heartbeats.
   void SendDue();

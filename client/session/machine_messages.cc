@@ -32,7 +32,7 @@ void Machine::Receive(EpochId, const protocol::Welcome& welcome) {
     leave_by_ = std::min(leave_deadline_, now_ + options_.leave_timeout);
   }
   SendCheckpointReport();  // before Leave: it may be about the last step
-  for (auto& statement : unacked_.ToResend(welcome.forgot)) {
+  for (auto& statement : unacked_.ToResend()) {
     Send(std::move(statement));
   }
   if (!Negotiates()) return;
@@ -150,6 +150,16 @@ void Machine::Receive(EpochId epoch, const protocol::OrderWanted& order) {
   Change().order_wanted = order.revision;
 }
 
+void Machine::Receive(EpochId epoch, const protocol::PlanWanted& wanted) {
+  if (epoch != view_.epoch) return;
+  for (auto& part : unacked_.Plan(wanted.digest)) Send(std::move(part));
+}
+
+void Machine::Receive(EpochId epoch, const protocol::RegistrationWanted&) {
+  if (epoch != view_.epoch) return;
+  for (auto& chunk : unacked_.Registration()) Send(std::move(chunk));
+}
+
 void Machine::Receive(EpochId epoch, const protocol::Decide& decide) {
   if (epoch != view_.epoch || !Negotiates()) return;
   absl::StatusOr<std::vector<protocol::Decision>> news =
@@ -202,7 +212,7 @@ void Machine::On(const RegisterAll& event) {
 void Machine::On(const AcceptPlan& event) {
   if (!InEpoch()) return;
   const protocol::PlanAck ack{event.revision, event.digest};
-  unacked_.Accept(ack);
+  unacked_.Accept(ack, event.bytes);
   observed_order_ = event.observed_order;
   State(ack);
 }

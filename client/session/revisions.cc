@@ -32,8 +32,7 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchRevision(
   return plan;
 }
 
-// NotFound: a restarted coordinator has no plan until all ranks registered
-// again.
+// NotFound: a restarted coordinator has no plan until it has received it again.
 bool Session::Impl::IsTransient(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsNotFound(status) || absl::IsCancelled(status) ||
@@ -42,8 +41,14 @@ bool Session::Impl::IsTransient(const absl::Status& status) {
 
 void Session::Impl::AcceptRevision(Revision revision, const std::string& digest,
                                    std::vector<uint32_t> observed_order) {
-  event_loop_->Post(
-      session::AcceptPlan{revision, digest, std::move(observed_order)});
+  session::AcceptPlan accepted{revision, digest, std::move(observed_order)};
+  {
+    MutexLock lock(&mutex_);
+    if (fetched_digest_ == digest) {
+      accepted.bytes = std::exchange(fetched_bytes_, nullptr);
+    }
+  }
+  event_loop_->Post(std::move(accepted));
 }
 
 void Session::Impl::OfferOrder(const protocol::ReadyOrder& order) {

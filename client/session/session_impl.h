@@ -159,7 +159,7 @@ class Session::Impl {
   // IsTransient is true are worth a retry.
   absl::StatusOr<plan::Plan> FetchRevision(absl::FunctionRef<bool()> cancelled);
   static bool IsTransient(const absl::Status& fetched);
-  // Reports that this rank holds the revision.
+  // Reports that this rank holds the revision, which was fetched last.
   void AcceptRevision(Revision revision, const std::string& digest,
                       std::vector<uint32_t> observed_order);
   // The answer to `order_wanted`.
@@ -347,6 +347,9 @@ class Session::Impl {
   std::string checkpoint_nonce_;
 
   mutable Mutex mutex_;
+  // The plan that was fetched last, until it is accepted.
+  std::string fetched_digest_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const std::string> fetched_bytes_ ABSL_GUARDED_BY(mutex_);
   // AgreeOnPlan was called.
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint64_t, protocol::Busy> busy_ ABSL_GUARDED_BY(mutex_);

@@ -2,20 +2,23 @@
 // until the coordinator is known to have received them.
 //
 //   RegisterChunk..., PlanAck, PublishHandles, Connected   until Start
-//   RegisterChunk...                                       later, on request
+//   RegisterChunk..., the plan                             later, on request
 //   Evidence                                               until EpochEnded
 //   ValueDigests, LocalFailure                             until EpochEnded
 //   EpochReport, Leave, Evidence of what comes later       always
 //
 // The coordinator handles each idempotently. Registrations are sent again even
-// after PlanReady: a coordinator that restarted may have lost them.
+// after PlanReady: a coordinator that restarted may have lost them. It has also
+// lost the plan, and asks for it (PlanWanted, RegistrationWanted).
 //
 // Threads: none.
 
 #ifndef LOCKSTEP_CLIENT_SESSION_UNACKED_MESSAGES_H_
 #define LOCKSTEP_CLIENT_SESSION_UNACKED_MESSAGES_H_
 
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,7 +31,12 @@ class UnackedMessages {
   void Register(std::vector<protocol::RegisterChunk> chunks) {
     chunks_ = std::move(chunks);
   }
-  void Accept(const protocol::PlanAck& ack) { ack_ = ack; }
+  // `plan`: as it was fetched; null if it is not kept.
+  void Accept(const protocol::PlanAck& ack,
+              std::shared_ptr<const std::string> plan) {
+    ack_ = ack;
+    plan_ = std::move(plan);
+  }
   void Offer(std::vector<protocol::PublishHandles> handles) {
     handles_ = std::move(handles);
   }
@@ -54,16 +62,20 @@ class UnackedMessages {
 
   bool started() const { return started_; }
 
-  // The messages to send again, in their original order. `forgot`: the
-  // coordinator has no registration of this rank, though it may have received
-  // one.
-  std::vector<protocol::ToCoordinatorBody> ToResend(bool forgot) const;
+  // The messages to send again, in their original order.
+  std::vector<protocol::ToCoordinatorBody> ToResend() const;
+  // The answer to RegistrationWanted; empty after EpochEnded.
+  std::vector<protocol::RegisterChunk> Registration() const;
+  // The answer to PlanWanted: the plan that was accepted last, if this is its
+  // digest and the epoch has not ended; else one part that says so.
+  std::vector<protocol::PlanPart> Plan(const std::string& digest) const;
 
  private:
   bool started_ = false;
   bool epoch_ended_ = false;
   std::vector<protocol::RegisterChunk> chunks_;
   std::optional<protocol::PlanAck> ack_;
+  std::shared_ptr<const std::string> plan_;  // of this ack
   std::vector<protocol::PublishHandles> handles_;
   std::optional<protocol::Connected> connected_;
   std::optional<protocol::ValueDigests> values_;

@@ -22,6 +22,7 @@ Epoch::Epoch(const DurableJob& durable, Roster& roster, JobLog& log,
           *MeshOfWorld(durable.spec, static_cast<int>(durable.members.size()))),
       members_(durable.epoch, durable.members, roster),
       registry_(members_.size(), spec().limits.parameters_max),
+      recall_(members_.size(), mesh_, durable.revision.value != 0),
       revisions_(members_.size()),
       steps_(members_.size(), spec().timeouts.progress, durable.first_step,
              now),
@@ -136,12 +137,14 @@ void Epoch::CompilePlan(EpochContext& context) {
                         .pipeline = spec().pipeline,
                         .leaves = spec().reproducible.leaves};
   registered_ = true;
+  recall_.Stop();
   compiling_ = context.Compile(std::move(input));
 }
 
 std::optional<EpochEnd> Epoch::Take(const Compiled& compiled,
                                     EventContext& event) {
   EpochContext context = With(event);
+  if (recall_.Checks(compiled.id)) return TakeRecalled(compiled, context);
   if (compiling_ != compiled.id) {
     revisions_.Take(compiled, context);
     return std::nullopt;
@@ -260,7 +263,7 @@ std::optional<EpochEnd> Epoch::On(int rank, const protocol::Progress& message,
 std::optional<EpochEnd> Epoch::On(int rank,
                                   const protocol::ValueDigests& message,
                                   EpochContext& context) {
-  // A restarted coordinator has no plan before all ranks have registered.
+  // A restarted coordinator has no plan at first.
   if (!revisions_.has_plan()) return std::nullopt;
   if (auto end = steps_.On(rank, message, *revisions_.plan(), context)) {
     return end;
@@ -362,19 +365,21 @@ std::optional<EpochEnd> Epoch::Wake(bool may_resume, EventContext& event) {
   if (connecting_) {
     if (auto end = connecting_->Expire(context)) return end;
   }
+  recall_.Wake(context);
   NameLate(context);
   return CallStuck(context);
 }
 
 absl::Time Epoch::NextWake() const {
   return std::min(
-      {departures_.NextExpiry(), steps_.NextDue(),
+      {departures_.NextExpiry(), steps_.NextDue(), recall_.NextWake(),
        connecting_ ? connecting_->connect_by() : absl::InfiniteFuture()});
 }
 
 void Epoch::BeginAnew(absl::Time now) {
   steps_.BeginAnew(now);
   departures_.BeginAnew(now + spec().timeouts.resume);
+  recall_.BeginAnew(now, spec().timeouts.lease);
   if (connecting_) connecting_->BeginAnew(now + spec().timeouts.connect);
 }
 

@@ -13,6 +13,7 @@
 //   Registry           registrations
 //   ConnectStage       the plan's acknowledgements, handles, connections
 //   PlanRevisions      the plan and its later revisions
+//   PlanRecall         the plan, after a restart of the coordinator
 //   Negotiation        passes, in negotiated mode
 //   StepMonitor        progress, lags, differing values
 //   CheckpointTracker  the checkpoints' directory, saves
@@ -50,6 +51,7 @@
 #include "server/core/event.h"
 #include "server/core/members.h"
 #include "server/core/negotiation.h"
+#include "server/core/plan_recall.h"
 #include "server/core/plan_revisions.h"
 #include "server/core/pre_replay_buffer.h"
 #include "server/core/registry.h"
@@ -87,6 +89,8 @@ class Epoch {
   // handling is idempotent.
   std::optional<EpochEnd> Resume(int rank, const protocol::Hello& hello,
                                  EventContext& event);
+  // The member's stream broke; it may resume.
+  void LoseStream(int rank, EventContext& event);
 
   // --- Leaving and broken connections (epoch_leaving.cc) ---
 
@@ -130,7 +134,6 @@ class Epoch {
   absl::Time advanced() const { return progress().advanced(); }
   // The furthest step in progress; nullopt before the start.
   std::optional<uint64_t> FurthestStep() const;
-  bool HasRegistered(int rank) const { return registry_.complete(rank); }
   bool IsConnected(int rank) const {
     return started_ || (connecting_ && connecting_->IsConnected(rank));
   }
@@ -186,6 +189,8 @@ class Epoch {
                              EpochContext& context);
   std::optional<EpochEnd> On(int rank, const protocol::Held& message,
                              EpochContext& context);
+  std::optional<EpochEnd> On(int rank, const protocol::PlanPart& message,
+                             EpochContext& context);
   template <typename Message>
   std::optional<EpochEnd> Negotiate(int rank, const Message& message,
                                     EpochContext& context);
@@ -206,6 +211,9 @@ class Epoch {
   std::optional<EpochEnd> ResumePasses(int rank, const protocol::Hello& hello,
                                        EpochContext& context);
   bool HasStarted(const protocol::Hello& hello) const;
+  bool HoldsPlan(const protocol::Hello& hello) const;
+  std::optional<EpochEnd> TakeRecalled(const Compiled& checked,
+                                       EpochContext& context);
   bool NeedsPlan(const protocol::ToCoordinatorBody& body) const;
   std::optional<EpochEnd> KeepEarly(int rank,
                                     const protocol::ToCoordinatorBody& body,
@@ -217,8 +225,11 @@ class Epoch {
   // --- Late and stuck ranks ---
   void NameLate(EpochContext& context);
   std::optional<EpochEnd> CallStuck(EpochContext& context);
-  // All have registered and the plan is being compiled: no rank can progress.
-  bool AllWaitForPlan() const { return compiling_.value != 0; }
+  // All have registered and the plan is being compiled, or checked after a
+  // restart: no rank can progress.
+  bool AllWaitForPlan() const {
+    return compiling_.value != 0 || recall_.is_checking();
+  }
   Waits WhoWaits() const;
   // Ranks have waited for it longer than usual, and it waits for no rank.
   bool IsLate(int rank, const Waits& waits, absl::Time now) const;
@@ -246,9 +257,12 @@ class Epoch {
   Members members_;
 
   Registry registry_;
-  bool registered_ = false;  // all have, and the plan is compiled or being so
+  // All have, and the plan is compiled or being so; or it was recalled.
+  bool registered_ = false;
   CompilationId compiling_;  // of the registrations; 0: none
-  // Ranks' messages about a plan that is not compiled again yet.
+  PlanRecall recall_;
+  // Ranks' messages about a plan that the restarted coordinator does not have
+  // yet.
   std::map<int, PreReplayBuffer> early_;
   std::optional<ConnectStage> connecting_;  // from the plan
   PlanRevisions revisions_;

@@ -46,7 +46,9 @@ std::optional<EpochEnd> Epoch::Leave(int rank, const protocol::Leave& leave,
   if (departures_.count() == 0 && leave.command) {
     context.Remember(AllRanks(*leave.command, leave.steps));
   }
+  recall_.Lose(rank, "left", context);
   RestoreLeft(rank, std::max(leave.steps, durable_.first_step));
+  if (started_) recall_.Ask(context);
   checkpoints_.Leave(rank, context);
   if (all_left()) return std::nullopt;
   return EndIfLeaverIsMissed(context);
@@ -56,6 +58,7 @@ void Epoch::RestoreLeft(int rank, uint64_t steps) {
   steps_.progress().Drop(rank);
   departures_.Leave(rank, steps, members_);
   checkpoints_.RestoreLeft(rank);
+  recall_.Leave(rank);
 }
 
 std::optional<EpochEnd> Epoch::Accuse(const protocol::Evidence& evidence,

@@ -2,15 +2,16 @@
 // coordinator: state without records.
 //
 // The plan's bytes are not journaled, nor is whether the epoch was started, nor
-// are members' messages. Each member resumes with the state it holds and
-// registers again. From this the epoch infers:
+// are members' messages. Each member resumes with the state it holds. From this
+// the epoch infers:
 //
-//   one was started         all were
-//   all registered again    the plan is compiled again and must be the same
+//   one was started         all were: one of them sends the plan again
+//   none was started        all register again: the plan is compiled again and
+//                           must be the same
 //   a later revision        was adopted while steps ran: all were started
 //
-// The same holds for an adopted job (adoption.h), except that another
-// coordinator compiled its plan.
+// In an adopted job (adoption.h), whose plan another coordinator compiled, all
+// register again; so they do if no member sends the plan (plan_recall.h).
 
 #include <optional>
 #include <utility>
@@ -51,6 +52,12 @@ std::optional<EpochEnd> Epoch::Resume(int rank, const protocol::Hello& hello,
   // Start is sent to all ranks at once, so one that received it proves it for
   // all.
   if (HasStarted(hello) && !started_) Start(context);
+  // The end of its former stream may not be heard yet.
+  recall_.Lose(rank, "lost its stream", context);
+  const bool leaves = hello.resume && hello.resume->leaving;
+  const bool registers = !HasStarted(hello) || registry_.complete(rank);
+  recall_.Resume(rank, registers || leaves, HoldsPlan(hello) && !leaves);
+  if (started_) recall_.Ask(context);
   return ResumePasses(rank, hello, context);
 }
 
@@ -58,7 +65,7 @@ void Epoch::Restate(int rank, EpochContext& context) {
   registry_.Repeat(rank);
   early_.erase(rank);
   context.Send(rank, Formed(rank));
-  // After a restart the plan can be fetched only once it is compiled again.
+  // After a restart the plan can be fetched only once it is here again.
   if (revisions_.has_plan()) {
     context.Send(rank,
                  protocol::PlanReady{durable_.revision, durable_.plan_digest});
@@ -87,7 +94,36 @@ bool Epoch::HasStarted(const protocol::Hello& hello) const {
          hello.resume->epoch == members_.epoch();
 }
 
-// --- Messages about a plan that is not compiled yet -------------------------
+bool Epoch::HoldsPlan(const protocol::Hello& hello) const {
+  return hello.resume && hello.resume->epoch == members_.epoch() &&
+         hello.resume->revision == durable_.revision &&
+         hello.resume->plan_digest == durable_.plan_digest;
+}
+
+// --- The plan after a restart -----------------------------------------------
+
+void Epoch::LoseStream(int rank, EventContext& event) {
+  EpochContext context = With(event);
+  recall_.Lose(rank, "lost its stream", context);
+  if (started_) recall_.Ask(context);
+}
+
+std::optional<EpochEnd> Epoch::On(int rank, const protocol::PlanPart& message,
+                                  EpochContext& context) {
+  recall_.On(rank, message, context);
+  return std::nullopt;
+}
+
+std::optional<EpochEnd> Epoch::TakeRecalled(const Compiled& checked,
+                                            EpochContext& context) {
+  recall_.Take(checked, context);
+  if (!checked.result.ok()) return std::nullopt;
+  registered_ = true;
+  registry_.Take();
+  return AdoptPlan(*checked.result, context);
+}
+
+// --- Messages about a plan that is not here yet -----------------------------
 
 bool Epoch::NeedsPlan(const protocol::ToCoordinatorBody& body) const {
   const bool is_about_plan =
@@ -108,8 +144,7 @@ std::optional<EpochEnd> Epoch::KeepEarly(
   }
   if (early_[rank].Add(body)) return std::nullopt;
   return context.Mismatch(
-      rank,
-      "says more than a step can hold, before the plan is compiled again");
+      rank, "says more than a step can hold, before the plan is here again");
 }
 
 std::optional<EpochEnd> Epoch::ReceiveEarly(EpochContext& context) {

@@ -33,6 +33,7 @@ void Job::StreamClosed(SessionId session, const WorkerName& name,
   resumes_.Set(name, context.now + spec().timeouts.resume);
   Remember(absl::StrFormat("%s lost its stream: %s", WhoIs(*worker), why),
            context);
+  if (IsMember(*worker)) epoch_->LoseStream(RankOf(*worker), context);
   LoseIfUnreachable(worker, context);
 }
 

@@ -198,10 +198,8 @@ void Job::Attach(Worker* worker, SessionId session,
     leases_.Set(worker->name, context.now + spec().timeouts.lease);
     pulse_ = std::min(pulse_, context.now + stopped_after_);
   }
-  const int rank = RankOf(*worker);
   welcome.generation = worker->generation;
   welcome.spec = spec();
-  welcome.forgot = rank >= 0 && !epoch_->HasRegistered(rank);
   SendTo(*worker, std::move(welcome), context);
 }
 

@@ -44,7 +44,7 @@ class PlanRevisions {
 
   // The plan that all ranks registered for is compiled.
   void SetPlan(CompiledPlan compiled) { compiled_ = std::move(compiled); }
-  // nullptr: it is not compiled yet, or another coordinator's.
+  // nullptr: it is not compiled or recalled yet, or another coordinator's.
   const std::shared_ptr<const plan::Plan>& plan() const {
     return compiled_.plan;
   }
@@ -60,8 +60,8 @@ class PlanRevisions {
   void RebuildOnce(EpochContext& context);
   // FailedPrecondition, with no change, if it cannot be requested now.
   absl::Status RebuildNow(EpochContext& context);
-  // After a restart of the coordinator, once the plan is compiled again: the
-  // announcement of the revision, or the request for one, may have been lost.
+  // After a restart of the coordinator, once it has the plan: the announcement
+  // of the revision, or the request for one, may have been lost.
   void Resume(EpochContext& context);
   // Asks a member with a new stream again.
   void RepeatRequest(int rank, EpochContext& context) const;

@@ -51,8 +51,7 @@ class Registry {
   // The rank has sent at least one chunk.
   bool begun(int rank) const { return ranks_[rank].next > 0; }
 
-  // Moves out all registrations and leaves the registry empty. Must be
-  // complete.
+  // Moves out all registrations and leaves the registry empty.
   Registrations Take();
 
  private:

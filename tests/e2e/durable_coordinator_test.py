@@ -112,10 +112,15 @@ class RestartTest(DurableTest):
         self.start_daemon()
         self.start_workers(100_000_000, mode)
         self.await_steps()
+        parameters = self.job()["parameters"]
         for _ in range(3):
             self.kill_daemon()
             self.start_daemon()
             self.expect_the_same_epoch()
+            self.await_that(lambda: self.job().get("parameters") == parameters, "the plan")
+            events = [event["text"] for event in self.job()["events"]]
+            self.assertTrue(any("has sent the plan again" in text for text in events), events)
+            self.assertFalse(any("register again" in text for text in events), events)
             self.await_steps()
         self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
         self.expect_that_workers_succeed()

@@ -191,6 +191,7 @@ class ProtocolTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
+        self.folder = folder.name
         flags = []
         for flag, token in (("token", OPERATOR_TOKEN), ("worker_token", WORKER_TOKEN)):
             path = os.path.join(folder.name, flag)
@@ -217,6 +218,10 @@ class ProtocolTest(unittest.TestCase):
         self.daemon.kill()
         self.daemon.wait()
         self.daemon.stdout.close()
+
+    def restart_daemon(self):
+        self.stop_daemon()
+        self.assertEqual(self.start_daemon(self.address), self.address)
 
     def worker(self, job, name, parameters=None):
         return Worker(self.channel, WIRE, job, name,
@@ -375,6 +380,32 @@ class ProtocolTest(unittest.TestCase):
         self.assert_state("COMPLETED")
         self.assertEqual(self.describe().epoch, 1)
 
+    def test_a_restarted_coordinator_gets_the_plan_from_one_worker(self):
+        self.flags += ["--journal", os.path.join(self.folder, "journal")]
+        self.restart_daemon()
+        workers = self.job(sync="NEGOTIATED")
+        bring_to_start(workers)
+        one, two = workers
+        plan = one.plan_bytes
+        for number, held in enumerate((plan, plan[::-1], b""), one.first_step):
+            self.restart_daemon()
+            one.plan_bytes = held
+            one.resume(wait_for_ready=True)
+            one.hear("plan_wanted")
+            two.resume()
+            if held != plan:
+                two.hear("plan_wanted")  # one has sent another, or none
+            for worker in workers:
+                worker.announce(number, [0, 1])
+                worker.submit([0, 1])
+            self.assert_closes(workers, number, [(0, 2), (1, 2)])
+            self.assertEqual([entry.name for entry in self.describe().parameters], ["w", "b"])
+        for worker in workers:
+            worker.leave(steps=one.first_step + 3)
+        self.assert_state("COMPLETED")
+        self.assertEqual(self.describe().epoch, one.epoch)
+        self.assertEqual([worker.registrations for worker in workers], [1, 1])
+
     def test_a_coordinator_that_starts_anew_adopts_the_job(self):
         workers = self.job(sync="NEGOTIATED")
         bring_to_start(workers)
@@ -384,8 +415,7 @@ class ProtocolTest(unittest.TestCase):
             worker.announce(first, [0])
             worker.submit([0])
         self.assert_closes(workers, first, [(0, 2)])
-        self.stop_daemon()
-        self.assertEqual(self.start_daemon(self.address), self.address)
+        self.restart_daemon()
         # The first one is told to retry: not all ranks have offered the job.
         one.stream.cancel()
         one.say_hello(wait_for_ready=True)
@@ -393,6 +423,8 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(one.stream.code(), grpc.StatusCode.UNAVAILABLE)
         two.resume()
         one.resume()
+        for worker in workers:
+            worker.hear("registration_wanted")
         for worker in workers:
             worker.announce(first + 1, [1])
             worker.submit([1])

@@ -63,6 +63,8 @@ class Worker:
         self.secret = b""
         self.generation = self.epoch = self.rank = self.first_step = 0
         self.members, self.revision, self.digest, self.plan = [], 0, "", None
+        self.plan_bytes = b""
+        self.registrations = 0  # sent
         self.handles = {}  # by communicator, in its rank order
         self.acknowledged = self.published = self.connected = self.started = False
         self.step, self.phase = 0, wire.Phase.PHASE_IDLE
@@ -109,6 +111,10 @@ class Worker:
             known = len(self.decisions)
             assert body.first <= known, "a gap in the decisions"
             self.decisions += body.decisions[known - body.first:]
+        elif kind == "plan_wanted":
+            self.give_plan_back(body.digest)
+        elif kind == "registration_wanted":
+            self.register()
 
     def take_secret(self, welcome):
         self.secret = getattr(welcome, "secret", b"") or self.secret
@@ -146,6 +152,7 @@ class Worker:
         return self.wire.Position(step=self.step, phase=self.phase)
 
     def register(self, per_chunk=100):
+        self.registrations += 1
         chunks = [self.parameters[i:i + per_chunk]
                   for i in range(0, len(self.parameters), per_chunk)]
         for index, chunk in enumerate(chunks):
@@ -161,8 +168,16 @@ class Worker:
             assert chunk.offset == len(pieces) and chunk.data
             pieces += chunk.data
         assert len(pieces) == chunk.total_bytes
+        self.plan_bytes = pieces
         self.plan = self.wire.Plan.FromString(pieces)
         assert digest_of(self.plan) == self.digest, "the plan has another digest"
+
+    def give_plan_back(self, digest, per_part=100):
+        held = self.plan_bytes if digest == self.digest else b""
+        for offset in range(0, max(len(held), 1), per_part):
+            self.say(plan_part=self.wire.PlanPart(
+                digest=digest, total_bytes=len(held), offset=offset,
+                data=held[offset:offset + per_part]))
 
     def acknowledge(self):
         self.acknowledged = True
@@ -220,13 +235,12 @@ class Worker:
 
     # --- Resuming and leaving ---------------------------------------------------
 
-    def resume(self):
+    def resume(self, wait_for_ready=False):
         """Opens a new stream in place of the broken one, and repeats the required messages."""
         self.stream.cancel()
-        self.say_hello()
-        welcome = self.hear("welcome")
-        assert welcome.resumed
-        if self.epoch and (not self.started or welcome.forgot):
+        self.say_hello(wait_for_ready)
+        assert self.hear("welcome").resumed
+        if self.epoch and not self.started:
             self.register()
         if not self.started:
             if self.acknowledged:

@@ -1,8 +1,11 @@
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "plan/digest.h"
 #include "tests/client/session/describe.h"
 #include "tests/sim/session_world.h"
+#include "tests/support/plans_as_text.h"
 
 namespace lockstep::sim {
 
@@ -134,7 +137,10 @@ void SimWorker::FetchPlan() {
     handles.push_back({static_cast<int>(c), name_});
   }
   const uint64_t incarnation = incarnation_;
-  Apply(session::AcceptPlan{plan->revision, digest});
+  Apply(session::AcceptPlan{.revision = plan->revision,
+                            .digest = digest,
+                            .bytes = std::make_shared<const std::string>(
+                                PlansAsText().bytes(*plan))});
   if (incarnation != incarnation_) return;
   Apply(session::OfferHandles{std::move(handles)});
 }

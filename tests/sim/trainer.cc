@@ -4,6 +4,8 @@
 #include "tests/sim/trainer.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "base/check.h"
 #include "plan/digest.h"
 #include "plan/state/recovery.h"
+#include "proto/plan_chunks.h"
 #include "protocol/chunks.h"
 #include "tests/client/session/describe.h"
 #include "tests/sim/training_world.h"
@@ -18,6 +21,14 @@
 namespace lockstep::sim {
 
 using session::SessionPhase;
+
+namespace {
+
+std::shared_ptr<const std::string> BytesOf(const plan::Plan& plan) {
+  return std::make_shared<const std::string>(proto::PlanBytes(plan));
+}
+
+}  // namespace
 
 class Trainer::StreamEnd final : public StreamUser {
  public:
@@ -305,7 +316,8 @@ void Trainer::FetchPlan() {
   }
   stage_ = kFetched;
   const uint64_t session = session_;
-  Apply(session::AcceptPlan{plan->revision, digest});
+  Apply(session::AcceptPlan{
+      .revision = plan->revision, .digest = digest, .bytes = BytesOf(*plan)});
   if (session == session_) Apply(session::OfferHandles{std::move(handles)});
 }
 
@@ -404,7 +416,8 @@ void Trainer::FetchRevision() {
   world_.Accepted(view().epoch, plan->revision, plan::DigestOf(*plan));
   epoch_->next = plan;
   epoch_->next_digest = digest;
-  Apply(session::AcceptPlan{plan->revision, digest, plan::OrderOf(*plan)});
+  Apply(session::AcceptPlan{plan->revision, digest, plan::OrderOf(*plan),
+                            BytesOf(*plan)});
 }
 
 // All ranks see the same verdict, so all switch after the same step.

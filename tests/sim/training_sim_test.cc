@@ -112,6 +112,8 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
     sum.smaller += counts.smaller;
     sum.grown += counts.grown;
     sum.unneeded += counts.unneeded;
+    sum.recalled += counts.recalled;
+    sum.registered_again += counts.registered_again;
     if (!world.violations().empty()) {
       ReportBroken(seed);
       break;
@@ -124,7 +126,10 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
             << ", switched plans " << sum.switched << ", grew " << sum.grown
             << "; smaller epochs " << sum.smaller
             << ", workers that were not needed " << sum.unneeded
-            << ", jobs that failed " << sum.failed_jobs << "\n";
+            << ", jobs that failed " << sum.failed_jobs
+            << ", plans that a rank gave back " << sum.recalled
+            << ", epochs that registered again " << sum.registered_again
+            << "\n";
   if (HasFailure() || seed < 1000) return;
   EXPECT_GT(sum.replays, 100);
   EXPECT_GT(sum.roll_forwards, 10);
@@ -133,6 +138,7 @@ TEST(TrainingSimTest, EveryHistoryKeepsItsPromises) {
   EXPECT_GT(sum.switched, 100);
   EXPECT_GT(sum.smaller, 10);
   EXPECT_GT(sum.grown, 10);
+  EXPECT_GT(sum.recalled, 100);
   EXPECT_LT(sum.failed_jobs, static_cast<int>(seed / 10));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tests/client/session/describe.h"
@@ -62,6 +63,7 @@ TrainingWorld::TrainingWorld(const TrainingOptions& options)
               },
           .note =
               [this](std::string text) {
+                Count(text);
                 Note([&] { return absl::StrCat("    coordinator: ", text); });
               },
           .violated = [this](std::string what) { Violated(std::move(what)); },
@@ -219,6 +221,14 @@ std::string TrainingWorld::Story() const { return absl::StrJoin(story_, "\n"); }
 void TrainingWorld::Violated(std::string what) {
   Note([&] { return absl::StrCat("VIOLATED: ", what); });
   violations_.push_back(absl::StrCat(TimeText(), what));
+}
+
+// The coordinator's events are the only sign of these.
+void TrainingWorld::Count(const std::string& note) {
+  if (absl::StrContains(note, "has sent the plan again")) ++counts_.recalled;
+  if (absl::StrContains(note, "all members register again")) {
+    ++counts_.registered_again;
+  }
 }
 
 // --- Processes --------------------------------------------------------------

@@ -133,6 +133,8 @@ class TrainingWorld final : public StreamServer {
     int smaller = 0;   // epochs of fewer ranks than the mesh has
     int grown = 0;     // ranks that ended an epoch because the job grows
     int unneeded = 0;  // workers that waited until the job completed
+    int recalled = 0;  // plans that a rank gave back to a coordinator
+    int registered_again = 0;  // epochs whose ranks were asked to
   };
   const Counts& counts() const { return counts_; }
   // The newest epoch in which a rank has applied a step.
@@ -181,6 +183,7 @@ class TrainingWorld final : public StreamServer {
 
  private:
   std::string TimeText() const;
+  void Count(const std::string& note);
   void StartDaemon();
   void StartTrainer(int worker);
   void Apply(const core::Event& event);

@@ -1,6 +1,7 @@
 #include "tests/support/fake_control.h"
 
 #include "absl/time/time.h"
+#include "plan/plan_json.h"
 
 namespace lockstep::session {
 
@@ -67,7 +68,10 @@ class FakeChannel : public ControlChannel {
 
   void FetchPlan(const PlanRequest& request, absl::Duration,
                  PlanCallback done) override {
-    done(server_->Fetch(request));
+    auto plan = server_->Fetch(request);
+    if (!plan.ok()) return done(plan.status());
+    auto bytes = std::make_shared<const std::string>(plan::PlanToJson(*plan));
+    done(FetchedPlan{*std::move(plan), std::move(bytes)});
   }
 
  private:

@@ -514,6 +514,15 @@ inline void Fill(Source& s, protocol::Held& v) {
   auto& [first, decisions] = v;
   All(s, first, decisions);
 }
+inline void Fill(Source& s, protocol::PlanWanted& v) {
+  auto& [digest] = v;
+  All(s, digest);
+}
+inline void Fill(Source& s, protocol::PlanPart& v) {
+  auto& [digest, total_bytes, offset, data] = v;
+  All(s, digest, total_bytes, offset, data);
+}
+inline void Fill(Source&, protocol::RegistrationWanted&) {}
 inline void Fill(Source& s, protocol::OrderWanted& v) {
   auto& [revision] = v;
   All(s, revision);
@@ -523,8 +532,8 @@ inline void Fill(Source& s, protocol::Decide& v) {
   All(s, first, decisions);
 }
 inline void Fill(Source& s, protocol::Welcome& v) {
-  auto& [generation, spec, resumed, forgot, secret] = v;
-  All(s, generation, spec, resumed, forgot);
+  auto& [generation, spec, resumed, secret] = v;
+  All(s, generation, spec, resumed);
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, protocol::Refused& v) {

@@ -115,6 +115,16 @@ struct Visitor {
   std::string operator()(const protocol::OrderWanted& m) const {
     return StrCat("order wanted for ", m.revision.value);
   }
+  std::string operator()(const protocol::PlanWanted& m) const {
+    return StrCat("plan wanted: ", m.digest);
+  }
+  std::string operator()(const protocol::PlanPart& m) const {
+    return StrCat("part of plan ", m.digest, ": ", m.data.size(), " bytes at ",
+                  m.offset, " of ", m.total_bytes);
+  }
+  std::string operator()(const protocol::RegistrationWanted&) const {
+    return "registration wanted";
+  }
   std::string operator()(const protocol::Decide& m) const {
     return StrCat("decide ", m.decisions.size(), " from ", m.first);
   }

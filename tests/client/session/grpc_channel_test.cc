@@ -68,8 +68,9 @@ class GrpcChannelTest : public testing::Test {
     channel_ = *channels_->Make("127.0.0.1:" + std::to_string(port));
   }
 
-  absl::StatusOr<plan::Plan> Fetch(absl::Duration timeout = absl::Seconds(60)) {
-    std::promise<absl::StatusOr<plan::Plan>> answer;
+  absl::StatusOr<FetchedPlan> Fetch(
+      absl::Duration timeout = absl::Seconds(60)) {
+    std::promise<absl::StatusOr<FetchedPlan>> answer;
     channel_->FetchPlan({{"job"}, "digest", "token"}, timeout,
                         [&](auto plan) { answer.set_value(std::move(plan)); });
     return answer.get_future().get();
@@ -207,9 +208,10 @@ TEST_F(GrpcChannelTest, FetchesAPlanInPieces) {
     return grpc::Status::OK;
   };
   Serve();
-  const auto plan = Fetch();
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(*plan, SomePlan());
+  const auto fetched = Fetch();
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  EXPECT_EQ(fetched->plan, SomePlan());
+  EXPECT_EQ(*fetched->bytes, proto::PlanBytes(SomePlan()));
 }
 
 TEST_F(GrpcChannelTest, APlanWithAHoleIsDataLoss) {

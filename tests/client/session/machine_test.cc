@@ -1,5 +1,8 @@
 #include "client/session/machine.h"
 
+#include <memory>
+#include <string>
+
 #include "plan/digest.h"
 #include "tests/client/session/machine_fixture.h"
 
@@ -166,6 +169,85 @@ TEST_F(MachineTest, LeavesNoWarningUnsaid) {
   EXPECT_EQ(Step(0.01, Moved{last}), "");
   EXPECT_EQ(Step(0.02, LeaveNow{{true, 3, ""}}),
             "send 1: progress step 3\nsend 1: leave clean after 3");
+}
+
+// --- A restarted coordinator ------------------------------------------------
+
+AcceptPlan Accepts(uint64_t revision, const std::string& digest,
+                   const std::string& bytes) {
+  return {.revision = {revision},
+          .digest = digest,
+          .bytes = std::make_shared<const std::string>(bytes)};
+}
+
+TEST_F(MachineTest, GivesThePlanBackThatItHasAccepted) {
+  Running();
+  Step(0, Accepts(1, "abc", "seven b"));
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"abc"}),
+            "send 1: part of plan abc: 7 bytes at 0 of 7");
+  Step(1, StreamClosed{1, absl::UnavailableError("cut")});
+  Step(1.5, DeadlineExpired{});
+  Step(1.5, StreamOpened{2});
+  EXPECT_EQ(Receive(1.5, 2, protocol::Welcome{{3}, Spec(), true}), "")
+      << "nothing without a request";
+  const Effects effects = machine_->Step(
+      At(1.6),
+      StreamMessage{2, {{"job"}, {1}, {1}, protocol::PlanWanted{"abc"}}});
+  EXPECT_EQ(std::get<protocol::PlanPart>(
+                std::get<SendOn>(effects.at(0)).message.body),
+            (protocol::PlanPart{
+                .digest = "abc", .total_bytes = 7, .data = "seven b"}));
+}
+
+TEST_F(MachineTest, GivesALargePlanBackInPartsThatAreInOrder) {
+  Running();
+  std::string plan(600'000, 'p');
+  plan.front() = 'a';
+  plan.back() = 'z';
+  Step(0, Accepts(1, "abc", plan));
+  const Effects effects = machine_->Step(
+      At(1),
+      StreamMessage{1, {{"job"}, {1}, {1}, protocol::PlanWanted{"abc"}}});
+  ASSERT_EQ(effects.size(), 3u);
+  std::string joined;
+  for (const Effect& effect : effects) {
+    const auto& part =
+        std::get<protocol::PlanPart>(std::get<SendOn>(effect).message.body);
+    EXPECT_EQ(part.offset, joined.size());
+    EXPECT_EQ(part.total_bytes, plan.size());
+    EXPECT_LE(part.data.size(), 512u << 10) << "the codec refuses more";
+    joined += part.data;
+  }
+  EXPECT_EQ(joined, plan);
+}
+
+TEST_F(MachineTest, SaysThatItDoesNotHaveAPlan) {
+  const std::string none = "send 1: part of plan abc: 0 bytes at 0 of 0";
+  Running();
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"abc"}), none)
+      << "its bytes were not kept";
+  Step(1, Accepts(1, "abc", "bytes"));
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"abc"}, /*epoch=*/2), "");
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"def"}),
+            "send 1: part of plan def: 0 bytes at 0 of 0");
+  Receive(1, 1, protocol::PlanReady{{2}, "def"});
+  Step(1, Accepts(2, "def", "later bytes"));
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"abc"}), none);
+  EXPECT_EQ(Receive(1, 1, protocol::PlanWanted{"def"}),
+            "send 1: part of plan def: 11 bytes at 0 of 11");
+  HearEnd(2, 1, CauseKind::kLeft, "x");
+  EXPECT_EQ(Receive(2, 1, protocol::PlanWanted{"def"}),
+            "send 1: part of plan def: 0 bytes at 0 of 0");
+}
+
+TEST_F(MachineTest, RegistersAgainAfterTheStartOnlyOnRequest) {
+  Running();
+  EXPECT_EQ(Resume(1, 1), "") << "not without one";
+  EXPECT_EQ(Receive(2, 2, protocol::RegistrationWanted{}),
+            "send 2: chunk 0\nsend 2: chunk 1 last");
+  EXPECT_EQ(Receive(2, 2, protocol::RegistrationWanted{}, /*epoch=*/2), "");
+  HearEnd(2, 2, CauseKind::kLeft, "x");
+  EXPECT_EQ(Receive(2, 2, protocol::RegistrationWanted{}), "");
 }
 
 // --- Lost streams -----------------------------------------------------------

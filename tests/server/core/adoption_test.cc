@@ -113,13 +113,13 @@ TEST_F(AdoptionTest, ARunningJobIsAdoptedWhenAllItsWorkersHaveOfferedIt) {
   EXPECT_FALSE(IsKnown());
   EXPECT_THAT(Offer(12, 2),
               EffectsAre(Persists(1, JobAdopted("digits", 1, {"w-1", "w-2"})),
-                         Sends(12, WelcomeBackToRegister(1)),
+                         Sends(12, WelcomeBack(1)),
                          Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
-                         Sends(12, Start())));
+                         Sends(12, Start()), Sends(12, RegistrationWanted())));
   EXPECT_THAT(Offer(21, 1),
-              EffectsAre(Sends(21, WelcomeBackToRegister(1)),
+              EffectsAre(Sends(21, WelcomeBack(1)),
                          Sends(21, EpochFormed(1, 0, {"w-1", "w-2"})),
-                         Sends(21, Start())));
+                         Sends(21, Start()), Sends(21, RegistrationWanted())));
   EXPECT_THAT(LinesOf(fixture_),
               testing::Contains(HasSubstr("epoch 1 is adopted")));
   RegisterOn({21, 12});
@@ -179,9 +179,9 @@ TEST_F(AdoptionTest, AJobThatWasMadeAgainGivesWayToTheRunningOne) {
                         "job digits runs already: the 2 workers of its epoch 1 "
                         "offered it for adoption"),
                  Persists(3, JobAdopted("digits", 1, {"w-1", "w-2"})),
-                 Sends(12, WelcomeBackToRegister(1)),
+                 Sends(12, WelcomeBack(1)),
                  Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
-                 Sends(12, Start())));
+                 Sends(12, Start()), Sends(12, RegistrationWanted())));
   EXPECT_EQ(fixture_.ViewOf(2).process.pid, 102);
   EXPECT_THAT(fixture_.Closes(5), NoEffects());
   EXPECT_THAT(Offer(21, 1), Includes(Sends(21, Start())));

@@ -178,6 +178,12 @@ protocol::PublishHandles CoordinatorFixture::HandlesOf(int rank) const {
   return publish;
 }
 
+protocol::PlanPart CoordinatorFixture::PlanAsPart() const {
+  const std::string& digest = durable_job().plan_digest;
+  const std::string text = PlansAsText().bytes(*core_->FindPlan(job(), digest));
+  return {.digest = digest, .total_bytes = text.size(), .data = text};
+}
+
 EffectList CoordinatorFixture::Publish(uint64_t session, int rank) {
   return Says(session, HandlesOf(rank));
 }

@@ -89,6 +89,9 @@ class CoordinatorFixture {
   // A handle for each communicator that the rank is a member of.
   protocol::PublishHandles HandlesOf(int rank) const;
   EffectList Publish(uint64_t session, int rank);
+  // The plan as a worker has it, in one part: the answer to PlanWanted. Call it
+  // before Restart.
+  protocol::PlanPart PlanAsPart() const;
   // From an empty job to a running epoch.
   void RunAll();
   void ConnectAll();

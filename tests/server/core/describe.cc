@@ -83,7 +83,7 @@ struct DescribeBody {
   std::string operator()(const protocol::Welcome& m) const {
     return absl::StrCat(
         m.resumed ? "welcome back, generation " : "welcome, generation ",
-        m.generation.value, m.forgot ? ", say what you registered" : "");
+        m.generation.value);
   }
   std::string operator()(const protocol::Refused& m) const {
     return absl::StrCat("refused ", absl::StatusCodeToString(m.code), ": ",
@@ -133,6 +133,12 @@ struct DescribeBody {
   }
   std::string operator()(const protocol::OrderWanted& m) const {
     return absl::StrCat("order wanted for revision ", m.revision.value);
+  }
+  std::string operator()(const protocol::PlanWanted&) const {
+    return "plan wanted";
+  }
+  std::string operator()(const protocol::RegistrationWanted&) const {
+    return "registration wanted";
   }
   std::string operator()(const protocol::Decide& m) const {
     return absl::StrCat(

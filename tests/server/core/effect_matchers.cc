@@ -275,12 +275,11 @@ EffectMatcher Answers(uint64_t request, absl::StatusCode code,
 namespace {
 
 MessageMatcher WelcomeIs(const std::string& what, uint64_t generation,
-                         bool resumed, bool forgot) {
+                         bool resumed) {
   return MessageIs<protocol::Welcome>(
       absl::StrCat(what, " of generation ", generation),
       [=](EpochId, const protocol::Welcome& m) {
-        return m.generation.value == generation && m.resumed == resumed &&
-               m.forgot == forgot;
+        return m.generation.value == generation && m.resumed == resumed;
       });
 }
 
@@ -309,13 +308,10 @@ MessageMatcher internal::MessageOfSameType(
 }
 
 MessageMatcher Welcome(uint64_t generation) {
-  return WelcomeIs("welcome", generation, false, false);
+  return WelcomeIs("welcome", generation, false);
 }
 MessageMatcher WelcomeBack(uint64_t generation) {
-  return WelcomeIs("welcome back", generation, true, false);
-}
-MessageMatcher WelcomeBackToRegister(uint64_t generation) {
-  return WelcomeIs("welcome back, to register again,", generation, true, true);
+  return WelcomeIs("welcome back", generation, true);
 }
 MessageMatcher Refused(absl::StatusCode code, TextMatcher message) {
   return MessageIs<protocol::Refused>(
@@ -333,6 +329,16 @@ MessageMatcher EpochFormed(uint64_t epoch, int rank, TextList members) {
         return of.value == epoch && m.rank == rank &&
                NamesOf(m.members) == names;
       });
+}
+MessageMatcher PlanWanted(std::string digest) {
+  return MessageIs<protocol::PlanWanted>(
+      absl::StrCat("wants plan ", digest),
+      [=](EpochId, const protocol::PlanWanted& m) {
+        return m.digest == digest;
+      });
+}
+MessageMatcher RegistrationWanted() {
+  return MessageIs<protocol::RegistrationWanted>("wants the registration");
 }
 MessageMatcher PlanReady() {
   return MessageIs<protocol::PlanReady>("the plan is ready");

@@ -104,14 +104,13 @@ MessageMatcher Any() {
   return internal::MessageOfSameType(Message{});
 }
 
-MessageMatcher Welcome(uint64_t generation);  // of a new generation
-// The generation is known, and so is its registration.
-MessageMatcher WelcomeBack(uint64_t generation);
-// The generation is known, but its registration is not (Welcome::forgot).
-MessageMatcher WelcomeBackToRegister(uint64_t generation);
+MessageMatcher Welcome(uint64_t generation);      // of a new generation
+MessageMatcher WelcomeBack(uint64_t generation);  // of a known generation
 MessageMatcher Refused(absl::StatusCode code, TextMatcher message = AnyText());
 MessageMatcher EpochFormed(uint64_t epoch, int rank, TextList members);
 MessageMatcher PlanReady();
+MessageMatcher PlanWanted(std::string digest);
+MessageMatcher RegistrationWanted();
 MessageMatcher GroupHandles(int communicator, TextList handles);
 MessageMatcher Start();
 // The epoch ended and the job may form again. `cause`: its message.

@@ -55,7 +55,7 @@ class History {
 
   std::string LastEvents() const { return cluster_.LastEvents(); }
   const Promises& promises() const { return cluster_.promises(); }
-  int states_compared() const { return cluster_.states_compared(); }
+  const SimCluster& cluster() const { return cluster_; }
 
  private:
   void PassTime() {
@@ -220,6 +220,8 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   int replays = 0;
   int roll_forwards = 0;
   int states_compared = 0;
+  int recalled = 0;
+  int registered_again = 0;
   for (int seed = 1000; seed < 1060 && !HasFailure(); ++seed) {
     History history(seed);
     history.Run(2000);
@@ -231,7 +233,9 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
     later_revisions += history.promises().later_revisions();
     replays += history.promises().replays();
     roll_forwards += history.promises().roll_forwards();
-    states_compared += history.states_compared();
+    states_compared += history.cluster().states_compared();
+    recalled += history.cluster().recalled();
+    registered_again += history.cluster().registered_again();
   }
   using protocol::CauseKind;
   for (const CauseKind kind :
@@ -247,6 +251,8 @@ TEST(CoordinatorHistoriesTest, MeetEveryCause) {
   EXPECT_GT(replays, 300);
   EXPECT_GT(roll_forwards, 5);
   EXPECT_GT(states_compared, 400);
+  EXPECT_GT(recalled, 3);
+  EXPECT_GT(registered_again, 0);
 }
 
 }  // namespace

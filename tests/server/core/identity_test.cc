@@ -222,8 +222,7 @@ TEST(IdentityTest, AResumeIsAuthenticatedAfterARestartToo) {
   guess.resume = protocol::ResumeState{.epoch = fixture.epoch()};
   EXPECT_THAT(fixture.Hello(5, guess),
               Includes(Closes(5, StatusCode::kPermissionDenied)));
-  EXPECT_THAT(fixture.Resume(6, 1),
-              Includes(Sends(6, WelcomeBackToRegister(1))));
+  EXPECT_THAT(fixture.Resume(6, 1), Includes(Sends(6, WelcomeBack(1))));
 }
 
 TEST(IdentityTest, SecretsDifferFromWorkerToWorkerAndFromSeedToSeed) {

@@ -68,7 +68,10 @@ class PassesOfAJob : public testing::Test {
     protocol::Hello hello = fixture_.HelloOf(i);
     hello.generation = {1};
     hello.resume =
-        protocol::ResumeState{.epoch = fixture_.epoch(), .started = started};
+        protocol::ResumeState{.epoch = fixture_.epoch(),
+                              .revision = fixture_.durable_job().revision,
+                              .plan_digest = fixture_.durable_job().plan_digest,
+                              .started = started};
     return fixture_.Hello(session, hello);
   }
 
@@ -203,17 +206,13 @@ TEST_F(PassesOfAJob, AResumingRankIsToldWhatItMissed) {
 }
 
 TEST_F(PassesOfAJob, ARestartedCoordinatorAdoptsTheLongestPrefix) {
-  const std::vector<Parameter> parameters = {ParameterNamed("weight"),
-                                             ParameterNamed("bias")};
+  const protocol::PlanPart plan = fixture_.PlanAsPart();
   fixture_.Restart();
   Resume(11, 1);
-  fixture_.Register(11, parameters);
   Post(11, Held{0, {{0, kBias, 1}, {0, 0, 0}}});
   Post(11, Announce{1, {kWeight}});
   Resume(12, 2);
-  EXPECT_THAT(
-      Post(12, protocol::RegisterChunk{.last = true, .parameters = parameters}),
-      ElementsAre())
+  EXPECT_THAT(Post(11, plan), ElementsAre())
       << "nothing before every rank has said what it holds";
   EXPECT_THAT(
       Post(12, Held{0, {}}),

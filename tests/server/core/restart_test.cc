@@ -1,5 +1,7 @@
 // A coordinator crashes and another replays its records.
 
+#include <string>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/core/coordinator_fixture.h"
@@ -10,6 +12,7 @@ namespace {
 
 using absl::StatusCode;
 using protocol::Phase;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -36,17 +39,21 @@ protocol::Hello Running(const CoordinatorFixture& fixture, int i) {
 TEST(RestartTest, WorkersThatTrainedThroughItResumeAndNothingIsLost) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
+  const protocol::PlanPart plan = fixture.PlanAsPart();
   fixture.Restart();
-  EXPECT_THAT(fixture.Hello(11, Running(fixture, 1)),
-              EffectsAre(Sends(11, WelcomeBackToRegister(1)),
-                         Sends(11, EpochFormed(1, 0, {"w-1", "w-2"})),
-                         Sends(11, Start())));
+  EXPECT_THAT(
+      fixture.Hello(11, Running(fixture, 1)),
+      EffectsAre(Sends(11, WelcomeBack(1)),
+                 Sends(11, EpochFormed(1, 0, {"w-1", "w-2"})),
+                 Sends(11, Start()), Sends(11, PlanWanted(plan.digest))));
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
   EXPECT_THAT(fixture.Hello(12, Running(fixture, 2)),
-              EffectsAre(Sends(12, WelcomeBackToRegister(1)),
+              EffectsAre(Sends(12, WelcomeBack(1)),
                          Sends(12, EpochFormed(1, 1, {"w-1", "w-2"})),
-                         Sends(12, Start())));
+                         Sends(12, Start())))
+      << "one member is enough";
   EXPECT_EQ(fixture.ViewOf(2).state, WorkerState::kReady);
+  EXPECT_THAT(fixture.Says(11, plan), NoEffects());
   EXPECT_THAT(fixture.WaitWithHeartbeats(60, {11, 12}), NoEffects());
   fixture.Says(11, protocol::Leave{.steps = 20});
   fixture.Says(12, protocol::Leave{.steps = 20});
@@ -56,10 +63,13 @@ TEST(RestartTest, WorkersThatTrainedThroughItResumeAndNothingIsLost) {
 TEST(RestartTest, WhoLeftInOrderBeforeItHasLeft) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
+  const protocol::PlanPart plan = fixture.PlanAsPart();
   fixture.Says(1, protocol::Leave{.steps = 20});
   fixture.Says(3, protocol::Leave{.steps = 20});
   fixture.Restart();
   fixture.Hello(12, Running(fixture, 2));
+  fixture.Says(12, plan);
+  EXPECT_EQ(fixture.View().parameters.size(), 2u);
   EXPECT_EQ(fixture.ViewOf(1).state, WorkerState::kLeft);
   EXPECT_THAT(fixture.WaitWithHeartbeats(60, {12}), NoEffects())
       << "nobody is missed";
@@ -103,36 +113,6 @@ TEST(RestartTest, WhoLeftBeforeItIsMissedByWhoGoesOn) {
                              "steps, but w-2 goes on")));
 }
 
-TEST(RestartTest, OfARunningEpochThePlanIsCompiledAgainQuietly) {
-  CoordinatorFixture fixture(SpecOf(2));
-  fixture.RunAll();
-  const JobView before = fixture.View();
-  const size_t records = fixture.records().size();
-  fixture.Restart();
-  fixture.Hello(11, Running(fixture, 1));
-  fixture.Hello(12, Running(fixture, 2));
-  EXPECT_TRUE(fixture.View().parameters.empty());
-  const std::vector<Parameter> parameters = {ParameterNamed("weight"),
-                                             ParameterNamed("bias")};
-  EXPECT_THAT(fixture.Register(11, parameters), NoEffects());
-  EXPECT_THAT(fixture.Register(12, parameters), NoEffects());
-  EXPECT_EQ(fixture.View().parameters, before.parameters);
-  EXPECT_EQ(fixture.View().buckets, before.buckets);
-  EXPECT_EQ(fixture.View().state, JobState::kRunning);
-  EXPECT_EQ(fixture.records().size(), records);
-}
-
-TEST(RestartTest, OfARunningEpochAnotherPlanEndsIt) {
-  CoordinatorFixture fixture(SpecOf(2));
-  fixture.RunAll();
-  fixture.Restart();
-  fixture.Hello(11, Running(fixture, 1));
-  fixture.Hello(12, Running(fixture, 2));
-  fixture.Register(11, {ParameterNamed("weight")});
-  EXPECT_THAT(fixture.Register(12, {ParameterNamed("weight")}),
-              FailsJob(12, HasSubstr("the adopted one is")));
-}
-
 TEST(RestartTest, AnEpochIsNotStartedByWhoWasStartedInAFormerOne) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
@@ -160,9 +140,11 @@ TEST(RestartTest, AnEpochIsNotStartedByWhoWasStartedInAFormerOne) {
 TEST(RestartTest, MembersThatDoNotComeBackWithinALeaseAreLost) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
+  const protocol::PlanPart plan = fixture.PlanAsPart();
   fixture.Pass(1000);
   fixture.Restart();
   fixture.Hello(11, Running(fixture, 1));
+  fixture.Says(11, plan);
   EXPECT_THAT(fixture.WaitWithHeartbeats(9, {11}), NoEffects())
       << "leases begin anew";
   EXPECT_THAT(
@@ -192,7 +174,7 @@ TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
   fixture.Register(1, {ParameterNamed("a")});
   fixture.Restart();
   EXPECT_THAT(fixture.Resume(11, 1),
-              EffectsAre(Sends(11, WelcomeBackToRegister(1)),
+              EffectsAre(Sends(11, WelcomeBack(1)),
                          Sends(11, EpochFormed(1, 0, {"w-1", "w-2"}))));
   fixture.Resume(12, 2);
   fixture.Register(11, {ParameterNamed("a")});
@@ -200,8 +182,8 @@ TEST(RestartTest, WhileRegisteringEveryoneSaysItAgain) {
               Includes(Sends(11, PlanReady()), Sends(12, PlanReady())));
 }
 
-// The plan's bytes are not journaled: members that were not started yet
-// register again, in any order, and the plan is compiled again.
+// Members that were not started yet register again, in any order, and the plan
+// is compiled again: none is asked for it.
 TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
@@ -217,7 +199,7 @@ TEST(RestartTest, WhileConnectingThePlanIsCompiledAgain) {
   EXPECT_THAT(fixture.Says(11, protocol::Connected{}), NoEffects());
   EXPECT_THAT(fixture.Says(11, protocol::Heartbeat{}), NoEffects());
   EXPECT_THAT(fixture.Resume(12, 2),
-              EffectsAre(Sends(12, WelcomeBackToRegister(1)),
+              EffectsAre(Sends(12, WelcomeBack(1)),
                          Sends(12, EpochFormed(1, 1, {"w-1", "w-2"}))))
       << "no plan to fetch yet";
   EXPECT_THAT(
@@ -297,7 +279,7 @@ TEST(RestartTest, AHelloWhoseWelcomeWasLostWithTheCoordinatorIsTheSameLife) {
   fixture.Restart();
   EXPECT_THAT(fixture.Hello(22, fixture.HelloOf(2)),
               EffectsAre(Persists(6, GenerationAssigned("w-2", 1)),
-                         Sends(22, WelcomeBackToRegister(1)),
+                         Sends(22, WelcomeBack(1)),
                          Sends(22, EpochFormed(1, 1, {"w-1", "w-2"}))));
 }
 
@@ -308,6 +290,306 @@ TEST(RestartTest, TheNewTermIsOnEveryMessage) {
   fixture.Resume(11, 1);
   EXPECT_EQ(std::get<Send>(fixture.effects().front()).message.term,
             LeaderTerm{2});
+}
+
+// --- The plan of a running epoch ---------------------------------------------
+
+// A running job whose coordinator has restarted; workers resume on streams 11,
+// 12, ...
+class PlanRecallTest : public testing::Test {
+ protected:
+  explicit PlanRecallTest(int world = 2) : f_(SpecOf(world)) {
+    f_.RunAll();
+    plan_ = f_.PlanAsPart();
+    before_ = f_.View();
+    records_ = f_.records().size();
+    f_.Restart();
+  }
+  EffectList Resumes(int i) { return f_.Hello(10 + i, Running(f_, i)); }
+  void AllResume() {
+    for (int i = 1; i <= f_.world(); ++i) Resumes(i);
+  }
+  EffectMatcher Wants(int i) const {
+    return Sends(10 + i, PlanWanted(plan_.digest));
+  }
+  static EffectMatcher WantsRegistration(int i) {
+    return Sends(10 + i, RegistrationWanted());
+  }
+  EffectList GivesBack(int i) { return f_.Says(10 + i, plan_); }
+  EffectList HasNone(int i) {
+    return f_.Says(10 + i, protocol::PlanPart{.digest = plan_.digest});
+  }
+  EffectList Registers(int i) {
+    return f_.Register(10 + i,
+                       {ParameterNamed("weight"), ParameterNamed("bias")});
+  }
+  void ExpectThePlanIsHere() {
+    EXPECT_EQ(f_.View().parameters, before_.parameters);
+    EXPECT_EQ(f_.View().buckets, before_.buckets);
+    EXPECT_EQ(f_.View().state, JobState::kRunning);
+    EXPECT_NE(f_.core().FindPlan(f_.job(), plan_.digest), nullptr);
+    EXPECT_EQ(f_.records().size(), records_);
+  }
+  std::string LastLine() const { return f_.View().events.back().text; }
+  // The answer is not the plan: the next member is asked, and the job's events
+  // have the reason.
+  void ExpectNotBelieved(const protocol::PlanPart& part,
+                         const std::string& reason) {
+    AllResume();
+    EXPECT_THAT(f_.Says(11, part), EffectsAre(Wants(2)));
+    EXPECT_THAT(LastLine(), AllOf(StartsWith("w-1 (rank 0, host a, pid 101) "
+                                             "was asked for plan "),
+                                  HasSubstr(reason)));
+    EXPECT_TRUE(f_.View().parameters.empty());
+    EXPECT_THAT(GivesBack(1), NoEffects()) << "it is too late";
+    EXPECT_TRUE(f_.View().parameters.empty());
+    EXPECT_THAT(GivesBack(2), NoEffects());
+    ExpectThePlanIsHere();
+  }
+
+  CoordinatorFixture f_;
+  protocol::PlanPart plan_;
+  JobView before_;
+  size_t records_ = 0;
+};
+
+TEST_F(PlanRecallTest, OneMemberGivesItBackAndNobodyRegisters) {
+  EXPECT_THAT(Resumes(1), Includes(Wants(1)));
+  EXPECT_THAT(Resumes(2), Not(Includes(Sends(Any<protocol::PlanWanted>()))));
+  EXPECT_TRUE(f_.View().parameters.empty());
+  EXPECT_THAT(GivesBack(1), NoEffects());
+  ExpectThePlanIsHere();
+  EXPECT_THAT(LastLine(), HasSubstr("w-1 (rank 0, host a, pid 101) has sent "
+                                    "the plan again"));
+  // A later stream is asked for nothing.
+  f_.Closes(11);
+  EXPECT_THAT(f_.Hello(21, Running(f_, 1)),
+              EffectsAre(Sends(21, WelcomeBack(1)),
+                         Sends(21, EpochFormed(1, 0, {"w-1", "w-2"})),
+                         Sends(21, PlanReady()), Sends(21, Start())));
+}
+
+TEST_F(PlanRecallTest, ItMayHaveManyParts) {
+  AllResume();
+  for (size_t at = 0; at < plan_.data.size(); at += 100) {
+    EXPECT_TRUE(f_.View().parameters.empty());
+    protocol::PlanPart part = plan_;
+    part.offset = at;
+    part.data = plan_.data.substr(at, 100);
+    EXPECT_THAT(f_.Says(11, part), NoEffects());
+  }
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, OtherBytesAreNotBelieved) {
+  protocol::PlanPart forged = plan_;
+  forged.data[forged.data.size() / 2] ^= 1;
+  ExpectNotBelieved(forged, "sent another: ");
+}
+
+TEST_F(PlanRecallTest, NorAnotherDigest) {
+  protocol::PlanPart other = plan_;
+  other.digest = "feed";
+  ExpectNotBelieved(other, "of plan feed");
+}
+
+TEST_F(PlanRecallTest, NorMoreBytesThanThePlanHas) {
+  protocol::PlanPart longer = plan_;
+  longer.data += " ";
+  ExpectNotBelieved(longer, "were due");
+}
+
+TEST_F(PlanRecallTest, NorAnotherTotal) {
+  protocol::PlanPart longer = plan_;
+  longer.total_bytes = 1 << 30;
+  ExpectNotBelieved(longer, "of the 1073741824");
+}
+
+TEST_F(PlanRecallTest, NorAPartThatDoesNotFollow) {
+  protocol::PlanPart second = plan_;
+  second.offset = 10;
+  second.data = plan_.data.substr(10);
+  ExpectNotBelieved(second, "were due");
+}
+
+TEST_F(PlanRecallTest, NorAPartWithoutData) {
+  protocol::PlanPart empty = plan_;
+  empty.data.clear();
+  ExpectNotBelieved(empty, "sent 0 bytes");
+}
+
+TEST_F(PlanRecallTest, OneThatHasItNoMoreSaysSo) {
+  ExpectNotBelieved({.digest = plan_.digest}, "does not have it any more");
+}
+
+TEST_F(PlanRecallTest, OneThatLosesItsStreamIsNotWaitedFor) {
+  AllResume();
+  protocol::PlanPart first = plan_;
+  first.data = plan_.data.substr(0, 10);
+  f_.Says(11, first);
+  EXPECT_THAT(f_.Closes(11), EffectsAre(Wants(2)));
+  EXPECT_THAT(LastLine(), HasSubstr("lost its stream"));
+  GivesBack(2);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, OnANewStreamItIsAskedAgain) {
+  Resumes(1);
+  EXPECT_THAT(f_.Hello(21, Running(f_, 1)),
+              Includes(Sends(21, PlanWanted(plan_.digest))))
+      << "the end of the former stream is not heard yet";
+  f_.Closes(21);
+  EXPECT_THAT(f_.Hello(31, Running(f_, 1)),
+              Includes(Sends(31, PlanWanted(plan_.digest))));
+  f_.Says(31, plan_);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, OneThatLeavesIsNotWaitedFor) {
+  AllResume();
+  EXPECT_THAT(f_.Says(11, protocol::Leave{.steps = 20}), Includes(Wants(2)));
+  GivesBack(2);
+  EXPECT_EQ(f_.View().parameters, before_.parameters);
+}
+
+// It has sent Leave, and its answer was lost with the coordinator.
+TEST_F(PlanRecallTest, OneThatIsLeavingIsAskedForNothing) {
+  protocol::Hello leaver = Running(f_, 1);
+  leaver.resume->leaving = true;
+  const auto asks_nothing =
+      AllOf(Not(Includes(Sends(Any<protocol::PlanWanted>()))),
+            Not(Includes(Sends(RegistrationWanted()))));
+  EXPECT_THAT(f_.Hello(11, leaver), asks_nothing);
+  EXPECT_THAT(f_.Says(11, protocol::Leave{.steps = 12}), asks_nothing);
+  leaver = Running(f_, 2);
+  leaver.resume->leaving = true;
+  EXPECT_THAT(f_.Hello(12, leaver), asks_nothing);
+  EXPECT_THAT(LastLine(), Not(HasSubstr("register again")));
+}
+
+TEST_F(PlanRecallTest, OneThatDoesNotAnswerIsWaitedForALease) {
+  AllResume();
+  EXPECT_THAT(f_.WaitWithHeartbeats(9, {11, 12}), NoEffects());
+  EXPECT_THAT(f_.WaitWithHeartbeats(2, {11, 12}), EffectsAre(Wants(2)));
+  EXPECT_THAT(LastLine(), HasSubstr("within 10s"));
+  GivesBack(2);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest,
+       ItsDeadlineBeginsAnewWhenTheCoordinatorItselfWasStopped) {
+  AllResume();
+  f_.Pass(60);
+  EXPECT_THAT(f_.Step(TimerExpired{}), NoEffects());
+  EXPECT_THAT(f_.WaitWithHeartbeats(9, {11, 12}), NoEffects());
+  GivesBack(1);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, WhileItIsCheckedItsMemberMayGo) {
+  f_.HoldCompilations();
+  AllResume();
+  GivesBack(1);
+  ASSERT_EQ(f_.compilations(), 1u);
+  EXPECT_THAT(f_.Closes(11), NoEffects());
+  EXPECT_THAT(f_.Hello(21, Running(f_, 1)),
+              Not(Includes(Sends(Any<protocol::PlanWanted>()))));
+  f_.FinishCompilations();
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, IfNoMemberHasItAllRegisterAgain) {
+  AllResume();
+  EXPECT_THAT(HasNone(1), EffectsAre(Wants(2)));
+  EXPECT_THAT(HasNone(2),
+              EffectsAre(WantsRegistration(1), WantsRegistration(2)));
+  EXPECT_THAT(LastLine(), AllOf(StartsWith("all members register again"),
+                                HasSubstr("no member has it")));
+  EXPECT_THAT(GivesBack(2), NoEffects()) << "it is too late";
+  Registers(1);
+  // On each new stream, once.
+  f_.Closes(12);
+  EXPECT_THAT(f_.Hello(12 + 10, Running(f_, 2)),
+              Includes(Sends(22, RegistrationWanted())));
+  f_.Closes(11);
+  EXPECT_THAT(f_.Hello(21, Running(f_, 1)),
+              Not(Includes(Sends(RegistrationWanted()))))
+      << "it has registered";
+  EXPECT_THAT(
+      f_.Register(22, {ParameterNamed("weight"), ParameterNamed("bias")}),
+      NoEffects());
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, AMemberWithAnotherPlanIsNotAsked) {
+  protocol::Hello other = Running(f_, 1);
+  other.resume->plan_digest = "feed";
+  EXPECT_THAT(f_.Hello(11, other),
+              AllOf(Not(Includes(Sends(Any<protocol::PlanWanted>()))),
+                    Not(Includes(Sends(RegistrationWanted())))))
+      << "the other member may have it";
+  EXPECT_THAT(Resumes(2), Includes(Wants(2)));
+  GivesBack(2);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallTest, AnotherPlanThatIsCompiledEndsTheEpoch) {
+  AllResume();
+  HasNone(1);
+  HasNone(2);
+  f_.Register(11, {ParameterNamed("weight")});
+  EXPECT_THAT(f_.Register(12, {ParameterNamed("weight")}),
+              FailsJob(12, HasSubstr("the adopted one is")));
+}
+
+// One that was not started registers without a request; another one knows that
+// all were.
+TEST_F(PlanRecallTest, OneThatMissedStartMayGiveItBack) {
+  EXPECT_THAT(f_.Hello(11, Holding(f_, 1)),
+              Not(Includes(Sends(Any<protocol::PlanWanted>()))));
+  Registers(1);
+  EXPECT_THAT(Resumes(2),
+              AllOf(Includes(Sends(11, Start())), Includes(Wants(1))));
+  GivesBack(1);
+  ExpectThePlanIsHere();
+}
+
+class PlanRecallOfFourTest : public PlanRecallTest {
+ protected:
+  PlanRecallOfFourTest() : PlanRecallTest(4) {}
+};
+
+TEST_F(PlanRecallOfFourTest, AtMostThreeAreAsked) {
+  AllResume();
+  EXPECT_THAT(HasNone(1), EffectsAre(Wants(2)));
+  EXPECT_THAT(HasNone(2), EffectsAre(Wants(3)));
+  EXPECT_THAT(HasNone(3),
+              EffectsAre(WantsRegistration(1), WantsRegistration(2),
+                         WantsRegistration(3), WantsRegistration(4)));
+  EXPECT_THAT(LastLine(), HasSubstr("3 members did not give it back"));
+  for (const int i : {1, 2, 3, 4}) Registers(i);
+  ExpectThePlanIsHere();
+}
+
+// A member whose streams break all the time does not use up the tries of those
+// that would answer.
+TEST_F(PlanRecallOfFourTest, OneThatLiedIsNotAskedOnItsNextStream) {
+  AllResume();
+  protocol::PlanPart forged = plan_;
+  forged.data[0] ^= 1;
+  EXPECT_THAT(f_.Says(11, forged), EffectsAre(Wants(2)));
+  f_.Closes(11);
+  f_.Hello(21, Running(f_, 1));
+  EXPECT_THAT(f_.Closes(12), EffectsAre(Wants(3)));
+  GivesBack(3);
+  ExpectThePlanIsHere();
+}
+
+TEST_F(PlanRecallOfFourTest, ItsRevisionsFollow) {
+  AllResume();
+  GivesBack(1);
+  EXPECT_THAT(f_.Says(12, protocol::PlanAck{{1}, "feed"}),
+              FailsJob(12, HasSubstr("holds revision 1 of the plan")));
 }
 
 // --- A repaired journal -----------------------------------------------------

@@ -261,6 +261,39 @@ TEST_F(RevisionsTest, TheAdoptedRevisionIsCompiledAgainAndAnnouncedAgain) {
   EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
 }
 
+// The next revision is cut from the plan that a member gave back.
+TEST_F(RevisionsTest, TheAdoptedRevisionIsTakenFromAMemberAndRebuilt) {
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  Adopt(fixture);
+  const protocol::PlanPart plan = fixture.PlanAsPart();
+  fixture.Restart();
+  const auto resumes = [&](int i, Revision revision, std::string digest) {
+    protocol::Hello hello = fixture.HelloOf(i);
+    hello.generation = {1};
+    hello.resume = protocol::ResumeState{.epoch = fixture.epoch(),
+                                         .revision = revision,
+                                         .plan_digest = std::move(digest),
+                                         .started = true};
+    return fixture.Hello(10 + i, hello);
+  };
+  EXPECT_THAT(resumes(1, {1}, "former"),
+              Not(Includes(Sends(Any<protocol::PlanWanted>()))))
+      << "it has not fetched the revision";
+  EXPECT_THAT(resumes(2, {2}, plan.digest),
+              Includes(Sends(12, PlanWanted(plan.digest))));
+  EXPECT_THAT(fixture.Says(12, plan),
+              EffectsAre(Sends(11, PlanReady()), Sends(12, PlanReady())));
+  EXPECT_EQ(Bucket(fixture, 0), "weight");
+  fixture.Ack(11);
+  Runs(fixture, 11, 2);
+  Runs(fixture, 12, 2);
+  EXPECT_EQ(Rebuild(fixture), absl::OkStatus());
+  EXPECT_THAT(fixture.Says(11, protocol::ReadyOrder{{3}, {1, 0}}),
+              EffectsAre(Persists(PlanAdopted(1)), Sends(11, PlanReady()),
+                         Sends(12, PlanReady())));
+  EXPECT_EQ(Bucket(fixture, 0), "bias");
+}
+
 TEST_F(RevisionsTest, WhatWasAskedForBeforeARestartIsAskedForAgain) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   fixture.RunAll();

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "plan/digest.h"
@@ -219,6 +220,10 @@ class SimCluster {
   absl::Time now() const { return now_; }
   const Promises& promises() const { return promises_; }
   int states_compared() const { return compared_; }
+  // Plans that a member gave back to a restarted coordinator, and epochs whose
+  // members were asked to register again.
+  int recalled() const { return recalled_; }
+  int registered_again() const { return registered_again_; }
   std::string LastEvents() const {
     std::string text;
     for (const Line& line : log_) {
@@ -270,7 +275,11 @@ class SimCluster {
 
   void Deliver(const Effects& effects) {
     for (const Effect& effect : effects) {
-      if (const auto* send = std::get_if<Send>(&effect)) {
+      if (const auto* note = std::get_if<Note>(&effect)) {
+        recalled_ += absl::StrContains(note->text, "has sent the plan again");
+        registered_again_ +=
+            absl::StrContains(note->text, "all members register again");
+      } else if (const auto* send = std::get_if<Send>(&effect)) {
         if (Actor* actor = OnStream(send->session))
           actor->Receive(send->message);
       } else if (const auto* close = std::get_if<CloseSession>(&effect)) {
@@ -315,6 +324,8 @@ class SimCluster {
   std::vector<Actor> actors_;
   std::map<std::pair<std::string, EpochId>, DataPlane> planes_;
   int compared_ = 0;
+  int recalled_ = 0;
+  int registered_again_ = 0;
   uint64_t sessions_ = 0;
   uint64_t request_ = 0;
   std::deque<Line> log_;

@@ -65,7 +65,8 @@ struct Actor {
   std::set<int> handles;             // communicators whose handles it received
   bool acked = false;
   bool started = false;
-  bool registers_again = false;  // the coordinator forgot
+  bool registers_again = false;  // the coordinator wants it
+  std::string plan_wanted;       // likewise: the digest; empty: it does not
   Revision running;              // by its steps; 0: not begun
   Revision order_wanted;         // 0: none is requested
   protocol::PlanReady next;      // announced after the acknowledged one
@@ -161,6 +162,17 @@ struct Actor {
     }
   }
 
+  // The answer to PlanWanted: the cluster writes a plan as its digest. Some
+  // incarnations have lost the plan or send another.
+  protocol::PlanPart GivePlanBack() {
+    protocol::PlanPart part{.digest = std::exchange(plan_wanted, "")};
+    if (incarnation % 3 == 2 || part.digest != digest) return part;
+    part.data = digest;
+    part.total_bytes = part.data.size();
+    if (incarnation % 3 == 0) part.data[0] ^= 1;
+    return part;
+  }
+
   static bool Contains(const std::vector<uint32_t>& ranks, int rank) {
     return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
   }
@@ -175,7 +187,8 @@ struct Actor {
     generation = welcome.generation;
     if (!welcome.secret.empty()) secret = welcome.secret;
     reported = false;
-    registers_again = started && welcome.forgot;
+    registers_again = false;
+    plan_wanted.clear();
     if (act == Act::kLeaving) return;
     // Messages sent since the epoch was formed may not have been received: the
     // worker sends all of them again.
@@ -259,6 +272,12 @@ struct Actor {
     if (at == epoch) order_wanted = order.revision;
   }
   void On(EpochId, const protocol::Decide&) {}
+  void On(EpochId at, const protocol::PlanWanted& wanted) {
+    if (at == epoch) plan_wanted = wanted.digest;
+  }
+  void On(EpochId at, const protocol::RegistrationWanted&) {
+    registers_again = at == epoch;
+  }
 };
 
 // The revisions that a member runs and holds when it enters a verdict.
@@ -297,6 +316,8 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
       .parameters = {{.name = "weight", .shape = {8, 4}},
                      {.name = "bias", .shape = {8}},
                      {.name = "scale", .shape = {8}}}};
+  if (!actor->plan_wanted.empty()) return actor->GivePlanBack();
+  if (std::exchange(actor->registers_again, false)) return registration;
   switch (actor->act) {
     case Act::kFormed:
       actor->act = Act::kRegistered;
@@ -313,7 +334,6 @@ inline protocol::ToCoordinatorBody NextWord(Actor* actor, DataPlane* plane,
       actor->act = Act::kConnected;
       return protocol::Connected{};
     case Act::kRunning: {
-      if (std::exchange(actor->registers_again, false)) return registration;
       protocol::Position& at = actor->position;
       if (actor->has_next && actor->next.revision > actor->revision) {
         actor->revision = actor->next.revision;

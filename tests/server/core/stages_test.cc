@@ -132,7 +132,7 @@ TEST(StagesTest, AfterABrokenStreamRegistrationBeginsAgain) {
   fixture.Says(1, Chunk(0, false, {ParameterNamed("a")}));
   fixture.Closes(1);
   EXPECT_THAT(fixture.Resume(5, 1),
-              EffectsAre(Sends(5, WelcomeBackToRegister(1)),
+              EffectsAre(Sends(5, WelcomeBack(1)),
                          Sends(5, EpochFormed(1, 0, {"w-1", "w-2"}))));
   fixture.Says(5, Chunk(0, false, {ParameterNamed("a")}));
   fixture.Says(5, Chunk(1, true, {ParameterNamed("b")}));
