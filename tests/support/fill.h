@@ -117,6 +117,9 @@ inline void Fill(Source& s, ReduceOp& v) { FillEnum(s, ReduceOp::kProd, v); }
 inline void Fill(Source& s, SyncMode& v) {
   FillEnum(s, SyncMode::kReduceScatter, v);
 }
+inline void Fill(Source& s, DataPlane& v) {
+  FillEnum(s, DataPlane::kTrusted, v);
+}
 inline void Fill(Source& s, OnStuck& v) { FillEnum(s, OnStuck::kEvict, v); }
 inline void Fill(Source& s, OnUnsubmitted& v) {
   FillEnum(s, OnUnsubmitted::kIgnore, v);
