@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/file_descriptor.h"
@@ -44,6 +45,41 @@ absl::Status IsPrivate(const struct stat& file, const std::string& path) {
       file.st_mode & 07777));
 }
 
+// The first kSecretBytesMax bytes.
+absl::StatusOr<std::string> ReadPrivate(const std::string& path) {
+  // Without O_NONBLOCK, open() of a FIFO would wait for a writer.
+  const FileDescriptor fd(
+      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.valid()) return Failed("open", path);
+  struct stat file {};
+  if (fstat(fd.get(), &file) != 0) return Failed("stat", path);
+  const absl::Status fit = IsPrivate(file, path);
+  if (!fit.ok()) return fit;
+
+  std::string text(kSecretBytesMax, '\0');
+  const ssize_t got = read(fd.get(), text.data(), text.size());
+  if (got < 0) return Failed("read", path);
+  text.resize(static_cast<size_t>(got));
+  return text;
+}
+
+absl::string_view WithoutReturn(absl::string_view line) {
+  absl::ConsumeSuffix(&line, "\r");
+  return line;
+}
+
+absl::StatusOr<std::string> FirstLine(absl::string_view text,
+                                      const std::string& path) {
+  const absl::string_view line = WithoutReturn(text.substr(0, text.find('\n')));
+  if (line.empty() || line.size() == kSecretBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": the first line is not a token: it has ",
+        line.empty() ? "no bytes"
+                     : absl::StrCat(kSecretBytesMax, " bytes or more")));
+  }
+  return std::string(line);
+}
+
 }  // namespace
 
 std::string DrawSecret() {
@@ -54,28 +90,27 @@ std::string DrawSecret() {
 }
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
-  // Without O_NONBLOCK, open() of a FIFO would wait for a writer.
-  const FileDescriptor fd(
-      open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!fd.valid()) return Failed("open", path);
-  struct stat file {};
-  if (fstat(fd.get(), &file) != 0) return Failed("stat", path);
-  const absl::Status fit = IsPrivate(file, path);
-  if (!fit.ok()) return fit;
+  const absl::StatusOr<std::string> text = ReadPrivate(path);
+  if (!text.ok()) return text.status();
+  return FirstLine(*text, path);
+}
 
-  std::array<char, kSecretBytesMax> bytes;
-  const ssize_t got = read(fd.get(), bytes.data(), bytes.size());
-  if (got < 0) return Failed("read", path);
-  absl::string_view line(bytes.data(), static_cast<size_t>(got));
-  line = line.substr(0, line.find('\n'));
-  absl::ConsumeSuffix(&line, "\r");
-  if (line.empty() || line.size() == kSecretBytesMax) {
+absl::StatusOr<std::vector<std::string>> ReadSecretLines(
+    const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadPrivate(path);
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<std::string> first = FirstLine(*text, path);
+  if (!first.ok()) return first.status();
+  if (text->size() == kSecretBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": the first line is not a token: it has ",
-        line.empty() ? "no bytes"
-                     : absl::StrCat(kSecretBytesMax, " bytes or more")));
+        path, " has ", kSecretBytesMax, " bytes or more: remove old tokens"));
   }
-  return std::string(line);
+  std::vector<std::string> lines;
+  for (const absl::string_view part : absl::StrSplit(*text, '\n')) {
+    const absl::string_view line = WithoutReturn(part);
+    if (!line.empty()) lines.emplace_back(line);
+  }
+  return lines;
 }
 
 absl::Status CheckSecretFile(const std::string& path) {

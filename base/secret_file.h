@@ -9,6 +9,7 @@
 #define LOCKSTEP_BASE_SECRET_FILE_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,11 @@ std::string DrawSecret();
 // 0640 or less, as container orchestrators mount them. InvalidArgument if the
 // line is empty.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
+
+// All lines of such a file but empty ones, without their line breaks. Errors as
+// of ReadSecretFile; InvalidArgument also for 4096 bytes or more.
+absl::StatusOr<std::vector<std::string>> ReadSecretLines(
+    const std::string& path);
 
 // OK if ReadSecretFile accepts the file's kind, owner and mode.
 absl::Status CheckSecretFile(const std::string& path);

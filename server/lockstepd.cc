@@ -81,12 +81,12 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
                 "serve in plaintext to other machines, whose network is "
                 "trusted");
   line->Add("--token_file", &flags->token_file,
-            "file whose first line is the operators' token, and the "
-            "workers' unless they have one of their own; only its owner "
-            "may be able to read it");
+            "file with operators' tokens, one a line, the newest first; also "
+            "those of workers unless they have a file of their own; read "
+            "again when it changes; only its owner may be able to read it");
   line->Add("--worker_token_file", &flags->worker_token_file,
-            "file whose first line is a token that lets workers join, "
-            "but neither see nor stop jobs");
+            "file with tokens that let workers join, but neither see nor stop "
+            "jobs; lockstepctl token makes a token for one job of it");
   line->Add("--journal", &flags->journal,
             "folder that keeps the jobs across a restart; created if it does "
             "not exist, for one daemon at a time; memory: nothing is kept")
@@ -122,10 +122,11 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
         "operator");
   }
   if (!flags.token_file.empty()) {
-    auto gate =
-        rpc::TokenGate::FromFiles(flags.token_file, flags.worker_token_file);
-    if (!gate.ok()) return gate.status();
-    options.gate = *std::move(gate);
+    options.token_files = {.operators = flags.token_file,
+                           .workers = flags.worker_token_file};
+    auto tokens = rpc::ReadTokens(options.token_files);
+    if (!tokens.ok()) return tokens.status();
+    options.gate = rpc::TokenGate(*std::move(tokens));
   }
   return options;
 }

@@ -48,9 +48,9 @@ absl::StatusOr<AdminService::Admitted> AdminService::Admit(
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
     const grpc::CallbackServerContext* call, const Request& request) const {
-  return Admit(request,
-               context_->gate.AdmitOperator(
-                   CallerOf(call->auth_context().get()), request.token()));
+  return Admit(request, context_->tokens->gate()->AdmitOperator(
+                            CallerOf(call->auth_context().get()),
+                            request.header().job(), request.token()));
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateJob(
@@ -170,7 +170,8 @@ grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
   absl::StatusOr<Admitted> admitted =
-      Admit(*request, context_->gate.AdmitWorker(request->token()));
+      Admit(*request, context_->tokens->gate()->AdmitWorker(
+                          request->header().job(), request->token()));
   if (!admitted.ok()) return Refuse(call, admitted.status());
   absl::StatusOr<protocol::Evidence> evidence =
       proto::FromProto(request->evidence());

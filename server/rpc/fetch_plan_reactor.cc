@@ -20,8 +20,8 @@ FetchPlanReactor::FetchPlanReactor(const ServiceContext* context,
 
 absl::Status FetchPlanReactor::Ask(const ServiceContext* context,
                                    const v1::FetchPlanRequest& request) {
-  absl::StatusOr<std::string> token =
-      context->gate.AdmitWorker(request.token());
+  absl::StatusOr<std::string> token = context->tokens->gate()->AdmitWorker(
+      request.header().job(), request.token());
   if (!token.ok()) return token.status();
   const absl::StatusOr<proto::Header> header =
       proto::FromProto(request.header());

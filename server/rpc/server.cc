@@ -24,6 +24,7 @@
 #include "server/rpc/admin_service.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/listener.h"
+#include "server/rpc/live_tokens.h"
 #include "server/rpc/service_context.h"
 
 namespace lockstep::rpc {
@@ -141,6 +142,7 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(
 }  // namespace
 
 struct Server::Parts {
+  LiveTokens tokens;
   OpenCalls calls;
   ServiceContext context;
   CoordinatorService coordinator{&context};
@@ -159,10 +161,15 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   proto::StartGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   auto parts = absl::WrapUnique(
-      new Parts{.context = {loop, nullptr, options.gate, options.term},
+      new Parts{.tokens = LiveTokens({.gate = options.gate,
+                                      .files = options.token_files,
+                                      .interval = options.token_interval,
+                                      .log = options.on_warning}),
+                .context = {loop, nullptr, nullptr, options.term},
                 .address = options.listen,
                 .health_address = options.health});
   parts->context.calls = &parts->calls;
+  parts->context.tokens = &parts->tokens;
 
   grpc::ServerBuilder builder;
   builder.RegisterService(&parts->coordinator);

@@ -5,9 +5,9 @@
 // silent. When descriptors run short, new connections are refused and existing
 // ones continue (listener.h).
 //
-// Threads: gRPC's own, whose number does not grow with workers, and one
-// `ls-accept` for each listener. Start, Shutdown and the destructor from one
-// thread, the rest from any.
+// Threads: gRPC's own, whose number does not grow with workers, one `ls-accept`
+// for each listener, and with files of tokens `ls-tokens`. Start, Shutdown and
+// the destructor from one thread, the rest from any.
 
 #ifndef LOCKSTEP_SERVER_RPC_SERVER_H_
 #define LOCKSTEP_SERVER_RPC_SERVER_H_
@@ -39,12 +39,17 @@ struct ServerOptions {
   // Allows plaintext beyond this machine.
   bool insecure = false;
   TokenGate gate;
+  // Where the gate's tokens are from; their files are read again in each
+  // interval (live_tokens.h). Empty: the tokens never change.
+  TokenFiles token_files;
+  absl::Duration token_interval = absl::Seconds(2);
   LeaderTerm term{1};
   // A connection is closed if it has not begun HTTP/2 by handshake_timeout, or
   // has had no call for idle_timeout.
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration idle_timeout = absl::Minutes(1);
-  // Receives log lines: that connections are refused, and accepted again.
+  // Receives log lines: that connections are refused, and accepted again; that
+  // tokens have changed, or their files cannot be used.
   // Called on any thread. May be empty.
   std::function<void(const std::string&)> on_warning;
 };

@@ -4,8 +4,8 @@
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 
 #include "protocol/ids.h"
+#include "server/rpc/live_tokens.h"
 #include "server/rpc/open_calls.h"
-#include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
 
 namespace lockstep::rpc {
@@ -14,7 +14,7 @@ namespace lockstep::rpc {
 struct ServiceContext {
   runtime::CoordinatorLoop* loop;
   OpenCalls* calls;
-  TokenGate gate;
+  const LiveTokens* tokens;
   LeaderTerm term;
 };
 

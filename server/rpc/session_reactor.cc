@@ -59,7 +59,8 @@ absl::StatusOr<protocol::ToCoordinator> SessionReactor::Judge() {
   if (hello == nullptr) return message;
   // The core refuses other versions; their tokens may be in another field.
   if (hello->version != protocol::kVersion) return message;
-  absl::StatusOr<std::string> token = context_->gate.AdmitWorker(hello->token);
+  absl::StatusOr<std::string> token =
+      context_->tokens->gate()->AdmitWorker(message->job.value, hello->token);
   if (!token.ok()) return token.status();
   hello->token = *std::move(token);
   return message;

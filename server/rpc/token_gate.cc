@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/join_token.h"
 #include "base/secret_file.h"
 #include "base/text/token_text.h"
 
@@ -10,7 +11,6 @@ namespace lockstep::rpc {
 namespace {
 
 bool IsSame(absl::string_view token, absl::string_view own) {
-  if (own.empty()) return false;
   bool same = token.size() == own.size();
   for (size_t i = 0; i < token.size(); ++i) {
     same &= token[i] == own[i % own.size()];
@@ -18,58 +18,88 @@ bool IsSame(absl::string_view token, absl::string_view own) {
   return same;
 }
 
-absl::Status Denied(absl::string_view token) {
-  return absl::PermissionDeniedError(
-      token.empty() ? "this coordinator needs a token"
-                    : "the token is not one of this coordinator's");
+// Compares with all, also after one was found.
+bool IsOneOf(absl::string_view token, const std::vector<std::string>& owns) {
+  bool found = false;
+  for (const std::string& own : owns) found |= IsSame(token, own);
+  return found;
 }
 
-absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  absl::StatusOr<std::string> token = ReadSecretFile(path);
-  if (!token.ok()) return token;
-  if (absl::Status fit = CheckToken(*token, path); !fit.ok()) return fit;
-  return token;
+absl::Status Needed() {
+  return absl::UnauthenticatedError("this coordinator needs a token");
+}
+
+absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
+  absl::StatusOr<std::vector<std::string>> tokens = ReadSecretLines(path);
+  if (!tokens.ok()) return tokens;
+  for (const std::string& token : *tokens) {
+    if (absl::Status fit = CheckToken(token, path); !fit.ok()) return fit;
+  }
+  return tokens;
 }
 
 }  // namespace
 
-absl::StatusOr<TokenGate> TokenGate::FromFiles(const std::string& operator_path,
-                                               const std::string& worker_path) {
-  absl::StatusOr<std::string> own = ReadToken(operator_path);
+absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files) {
+  Tokens tokens;
+  if (files.empty()) return tokens;
+  absl::StatusOr<std::vector<std::string>> own = ReadLines(files.operators);
   if (!own.ok()) return own.status();
-  if (worker_path.empty()) return TokenGate(*std::move(own));
-  absl::StatusOr<std::string> workers = ReadToken(worker_path);
+  tokens.operators = *std::move(own);
+  if (files.workers.empty()) return tokens;
+  absl::StatusOr<std::vector<std::string>> workers = ReadLines(files.workers);
   if (!workers.ok()) return workers.status();
-  if (*own == *workers) {
+  tokens.workers = *std::move(workers);
+  for (const std::string& token : tokens.workers) {
+    if (!IsOneOf(token, tokens.operators)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        operator_path, " and ", worker_path,
+        files.operators, " and ", files.workers,
         " hold the same token: give workers one of their own, or leave out "
         "their file"));
   }
-  return TokenGate(*std::move(own), *std::move(workers));
+  return tokens;
 }
 
 absl::StatusOr<std::string> TokenGate::AdmitOperator(
-    const CallerIdentity& caller, absl::string_view token) const {
+    const CallerIdentity& caller, absl::string_view job,
+    absl::string_view token) const {
   if (caller.has_certificate && !caller.is_operator) {
     return absl::PermissionDeniedError(
         absl::StrCat("the certificate of ", caller.name,
                      " does not permit to operate jobs: use an operator's"));
   }
-  if (operator_token_.empty()) return std::string(token);
-  if (IsSame(token, operator_token_)) return std::string();
-  if (!IsSame(token, worker_token_)) return Denied(token);
-  return absl::PermissionDeniedError(
-      "this is the workers' token: the call needs the operator's");
+  if (tokens_.operators.empty()) return std::string(token);
+  if (token.empty()) return Needed();
+  if (IsOneOf(token, tokens_.operators)) return std::string();
+  if (IsWorkers(job, token)) {
+    return absl::PermissionDeniedError(
+        "this is a worker's token: the call needs the operator's");
+  }
+  return absl::UnauthenticatedError(
+      "the token is not one of this coordinator's: it is wrong, or was "
+      "revoked");
 }
 
 absl::StatusOr<std::string> TokenGate::AdmitWorker(
-    absl::string_view token) const {
-  if (operator_token_.empty()) return std::string(token);
-  const bool is_workers = IsSame(token, worker_token_);
-  const bool is_operators = IsSame(token, operator_token_);
+    absl::string_view job, absl::string_view token) const {
+  if (tokens_.operators.empty()) return std::string(token);
+  if (token.empty()) return Needed();
+  const bool is_workers = IsWorkers(job, token);
+  const bool is_operators = IsOneOf(token, tokens_.operators);
   if (is_workers || is_operators) return std::string();
-  return Denied(token);
+  return absl::UnauthenticatedError(
+      "the token is not one of this coordinator's, nor of this job: it is "
+      "another job's, wrong, or was revoked");
+}
+
+bool TokenGate::IsWorkers(absl::string_view job,
+                          absl::string_view token) const {
+  bool found = IsOneOf(token, tokens_.workers);
+  for (const std::string& secret : tokens_.workers) {
+    const absl::StatusOr<std::string> join = JoinToken(secret, job);
+    if (join.ok()) found |= IsSame(token, *join);
+  }
+  return found;
 }
 
 }  // namespace lockstep::rpc

@@ -5,9 +5,16 @@
 // only an operator's certificate (server/rpc/caller.h) permits the calls of
 // operators. Tokens are required besides, if there are any.
 //
-// There are two tokens. The operator's token permits every call. The worker's
-// token permits the calls of a worker and its launcher: Session, FetchPlan and
-// ReportEvidence. A coordinator with one token uses it for both.
+//   token of         permits
+//   an operator      every call
+//   workers          the calls of a worker and its launcher (Session, FetchPlan
+//                    and ReportEvidence), for every job
+//   one job          the same for that job: JoinToken (base/join_token.h) of a
+//                    workers' token
+//
+// There may be several tokens of operators and of workers, while new ones
+// replace old ones. A coordinator without workers' tokens uses those of
+// operators for both, and has none for one job.
 //
 // Jobs can have tokens too, which the coordinator's core checks. Behind a gate
 // they have none: the gate passes no token to the core for an admitted call, so
@@ -15,42 +22,61 @@
 // restart with another token knows the jobs of the journal as its own.
 //
 // Threads: immutable.
+// Errors:  Unauthenticated: no token, or none of these. PermissionDenied: a
+//          token or certificate that does not permit the call.
 
 #ifndef LOCKSTEP_SERVER_RPC_TOKEN_GATE_H_
 #define LOCKSTEP_SERVER_RPC_TOKEN_GATE_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/rpc/caller.h"
 
 namespace lockstep::rpc {
 
+struct TokenFiles {
+  std::string operators;  // a path; empty: no file, and no tokens
+  std::string workers;    // may be empty
+
+  bool empty() const { return operators.empty(); }
+};
+
+// Each list has the newest token first.
+struct Tokens {
+  std::vector<std::string> operators;  // empty: every call is admitted
+  std::vector<std::string> workers;
+
+  bool operator==(const Tokens&) const = default;
+};
+
+// The lines of the files. Errors of ReadSecretLines; InvalidArgument if a token
+// is in both files.
+absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files);
+
 class TokenGate {
  public:
-  // Without tokens every call is admitted.
   TokenGate() = default;
-  // An empty worker token: workers use the operator's.
-  explicit TokenGate(std::string operator_token, std::string worker_token = "")
-      : operator_token_(std::move(operator_token)),
-        worker_token_(std::move(worker_token)) {}
+  explicit TokenGate(Tokens tokens) : tokens_(std::move(tokens)) {}
 
-  // The tokens are the files' first lines; `worker_path` may be empty. Errors
-  // of ReadSecretFile; InvalidArgument if both files have the same token.
-  static absl::StatusOr<TokenGate> FromFiles(const std::string& operator_path,
-                                             const std::string& worker_path);
-
-  // The token that identifies the caller to the core, or PermissionDenied. The
-  // time of a comparison depends only on the length of `token`.
+  // The token that identifies the caller to the core. `job` is the one that the
+  // call is about; it may be empty. The time of a comparison depends on the
+  // number of tokens and the length of `token` only.
   absl::StatusOr<std::string> AdmitOperator(const CallerIdentity& caller,
+                                            absl::string_view job,
                                             absl::string_view token) const;
-  absl::StatusOr<std::string> AdmitWorker(absl::string_view token) const;
+  absl::StatusOr<std::string> AdmitWorker(absl::string_view job,
+                                          absl::string_view token) const;
+
+  const Tokens& tokens() const { return tokens_; }
 
  private:
-  std::string operator_token_;
-  std::string worker_token_;
+  bool IsWorkers(absl::string_view job, absl::string_view token) const;
+
+  Tokens tokens_;
 };
 
 }  // namespace lockstep::rpc

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(sys.argv[1])
 FOLDERS = ("base", "plan", "proto", "server", "client", "tools")
 CODES = ("CANCELLED", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
          "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
-         "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS")
+         "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+         "UNAUTHENTICATED")
 WORDS_MIN = 2  # in a run of words that identifies a message
 
 # Messages whose code is not beside the text: where it is.

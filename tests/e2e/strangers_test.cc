@@ -254,7 +254,7 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
     no_folders[2] = absl::StrCat("LOCKSTEP_WORKER_NAME=", worker);
     const Outcome joined = RunAsNobody({"trouble_worker", "5"}, no_folders);
     EXPECT_EQ(joined.code, 1);
-    EXPECT_THAT(joined.output, AllOf(HasSubstr("PERMISSION_DENIED"),
+    EXPECT_THAT(joined.output, AllOf(HasSubstr("UNAUTHENTICATED"),
                                      HasSubstr("needs a token")));
   }
   EXPECT_THAT(

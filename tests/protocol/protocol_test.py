@@ -439,7 +439,7 @@ class ProtocolTest(unittest.TestCase):
     def test_a_hello_is_refused_with_the_documented_code(self):
         code = grpc.StatusCode
         first, second = self.job()
-        self.assert_refused(first, code.PERMISSION_DENIED, token="wrong")
+        self.assert_refused(first, code.UNAUTHENTICATED, token="wrong")
         self.assert_refused(first, code.FAILED_PRECONDITION, version=2)
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="")
         self.assert_refused(first, code.INVALID_ARGUMENT, worker="a\nb")
@@ -538,12 +538,13 @@ class ProtocolTest(unittest.TestCase):
         for call in WIRE.service("Admin").methods:
             if call.name == "ReportEvidence":
                 continue
-            for token in (WORKER_TOKEN, "wrong", ""):
+            for token, code in ((WORKER_TOKEN, "PERMISSION_DENIED"),
+                                ("wrong", "UNAUTHENTICATED"), ("", "UNAUTHENTICATED")):
                 request = WIRE.message(call.input_type)(token=token)
                 request.header.job = "foreign"
                 with self.assertRaises(grpc.RpcError, msg=call.name) as refused:
                     list(method(self.channel, WIRE, call.name, "Admin")(request, timeout=30))
-                self.assertEqual(refused.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+                self.assertEqual(refused.exception.code(), grpc.StatusCode[code])
         self.assert_state("SEALED")
 
     def test_plans_are_fetched_with_a_token_and_their_digest(self):
@@ -565,7 +566,7 @@ class ProtocolTest(unittest.TestCase):
 
         code = grpc.StatusCode
         self.assertEqual(code_of(token=WORKER_TOKEN, digest=worker.digest), code.OK)
-        self.assertEqual(code_of(digest=worker.digest), code.PERMISSION_DENIED)
+        self.assertEqual(code_of(digest=worker.digest), code.UNAUTHENTICATED)
         self.assertEqual(code_of(token=WORKER_TOKEN, digest="0"), code.NOT_FOUND)
 
 

@@ -128,7 +128,7 @@ TEST(LockstepdTest, WantsTheTokenOfItsFile) {
   Lockstepd daemon({"--token_file", path});
   const auto channel = ChannelTo(daemon.address());
   EXPECT_EQ(Fetch(channel, "j", "d").status().code(),
-            StatusCode::kPermissionDenied);
+            StatusCode::kUnauthenticated);
   EXPECT_EQ(Fetch(channel, "j", "d", "secret").status().code(),
             StatusCode::kNotFound);
   EXPECT_TRUE(files.Remove(path).ok());

@@ -94,9 +94,10 @@ class LOCKSTEP_EXPORT Session {
   // spec, with the differing fields; no job name), AlreadyExists (a living
   // worker has this name), DeadlineExceeded (with the absent workers),
   // FailedPrecondition (another protocol version, a job that is over, a job
-  // that is full), PermissionDenied (wrong token), ResourceExhausted (a limit,
-  // which is named), Cancelled (an operator ended the job, or it completed
-  // while this worker waited for a rank: it was not needed).
+  // that is full), Unauthenticated (no token, or one that does not admit to
+  // this job), PermissionDenied (the job has another token), ResourceExhausted
+  // (a limit, which is named), Cancelled (an operator ended the job, or it
+  // completed while this worker waited for a rank: it was not needed).
   static absl::StatusOr<std::unique_ptr<Session>> Join(
       const JoinOptions& options);
 

@@ -158,11 +158,11 @@ TEST_F(GrpcJobTest, AnotherSpecIsRefusedWithTheFieldsThatDiffer) {
 }
 
 TEST_F(GrpcJobTest, TheDaemonsTokenOpensItsDoor) {
-  Restart({.gate = rpc::TokenGate("secret")});
+  Restart({.gate = rpc::TokenGate({.operators = {"secret"}})});
   spec_.mesh = {{{"data", 1}}};
   JoinOptions options = OptionsOf(0);
   options.token = "guess";
-  EXPECT_EQ(Join(options).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Join(options).status().code(), absl::StatusCode::kUnauthenticated);
   options.token = "secret";
   Joined session = Join(options);
   ASSERT_TRUE(session.ok()) << session.status();
