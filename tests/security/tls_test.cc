@@ -10,13 +10,14 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/tls/probe.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
 #include "tests/security/certificates.h"
+#include "tests/security/eventually.h"
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/scripted_worker.h"
@@ -195,16 +196,6 @@ TEST(FalseServerTest, IsNotTrustedAndTheClientSaysWhy) {
 }
 
 // --- Rotation ---------------------------------------------------------------
-
-// True once `holds` returns true; false if it does not within a minute.
-bool Eventually(const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + absl::Seconds(60);
-  while (!holds()) {
-    if (absl::Now() > deadline) return false;
-    absl::SleepFor(absl::Milliseconds(100));
-  }
-  return true;
-}
 
 TEST(RotationTest, ARunningServerLoadsNewFilesAndOpenStreamsGoOn) {
   const Certificates& made = TheCertificates();

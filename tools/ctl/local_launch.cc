@@ -86,7 +86,7 @@ absl::Status LocalLaunch::ReachCoordinator() {
     if (!started.ok()) return started.status();
     daemon_ = *std::move(started);
     place_.address = daemon_->address;
-    place_.token = daemon_->worker_token;
+    place_.token = daemon_->JoinTokenOf(job_.spec.name);
     place_.tls_folder.clear();
     // Frees the name of a job that is over in the journal.
     if (options_.journal != "memory") {

@@ -31,6 +31,7 @@
 #include "tools/ctl/journal_arguments.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
+#include "tools/ctl/token_command.h"
 #include "tools/launch/operator_token.h"
 
 namespace {
@@ -45,6 +46,7 @@ struct Arguments {
   std::string job;
   std::string spec_file;
   std::string token_file;
+  std::string worker_token_file;  // of `token`
   std::string reason;
   bool now = false;
   bool wait = false;
@@ -296,12 +298,24 @@ int Main(int argc, char** argv) {
   journal.AddTo(line);
   lockstep::ctl::CertsArguments certs;
   certs.AddTo(line);
+  const auto join_token = line.AddCommand(
+      "token", "Print the token that admits workers to one job only");
+  join_token.Add("JOB", &arguments.job, "Its name").Required();
+  join_token
+      .Add("--worker-token-file", &arguments.worker_token_file,
+           "The coordinator's --worker_token_file, of whose first line the "
+           "token is made")
+      .Required();
 
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   if (plan.given()) return plan.Run();
   if (checkpoint.given()) return checkpoint.Run();
   if (journal.given()) return journal.Run();
   if (certs.given()) return certs.Run();
+  if (join_token.given()) {
+    return lockstep::ctl::PrintJoinToken(arguments.job,
+                                         arguments.worker_token_file);
+  }
   const bool runs = run.given();
   if (absl::Status files =
           lockstep::RequireOpenFiles(FilesFor(runs, arguments));

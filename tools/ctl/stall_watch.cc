@@ -41,7 +41,8 @@ void StallWatch::Run() {
       }
       return true;
     });
-  } while (!watched.ok() && !absl::IsPermissionDenied(watched) && Pause());
+  } while (!watched.ok() && !absl::IsPermissionDenied(watched) &&
+           !absl::IsUnauthenticated(watched) && Pause());
 }
 
 // Returns false when the watch is to end.

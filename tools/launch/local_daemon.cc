@@ -13,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/check.h"
+#include "base/join_token.h"
 #include "base/secret_file.h"
 #include "tools/launch/scratch_folder.h"
 
@@ -42,6 +44,12 @@ void Publish(LocalDaemon* daemon) {
 }
 
 }  // namespace
+
+std::string LocalDaemon::JoinTokenOf(const std::string& job) const {
+  absl::StatusOr<std::string> token = JoinToken(worker_token, job);
+  Check(token.ok(), "a drawn secret is long enough");
+  return *std::move(token);
+}
 
 std::string OwnFolder() {
   std::error_code error;

@@ -2,9 +2,9 @@
 //
 // Starts the lockstepd in the folder of the running program, on a port that the
 // kernel picks, and returns its address. Every user of the machine can connect
-// to that port, so the coordinator gets two random tokens: one for the workers,
-// and one for operators (operator_token.h), which only this user can read. They
-// are passed in files, never in arguments.
+// to that port, so the coordinator gets two random tokens: one of which those
+// of each job's workers are made, and one for operators (operator_token.h),
+// which only this user can read. They are passed in files, never in arguments.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_LOCAL_DAEMON_H_
 #define LOCKSTEP_TOOLS_LAUNCH_LOCAL_DAEMON_H_
@@ -28,8 +28,11 @@ std::string OwnFolder();
 
 struct LocalDaemon {
   std::string address;         // HOST:PORT
-  std::string worker_token;    // for WorkerPlace::token
+  std::string worker_token;    // admits workers to every job
   std::string operator_token;  // opens every call
+  // For WorkerPlace::token: admits workers to that job only.
+  std::string JoinTokenOf(const std::string& job) const;
+
   // The file with the operator's token. Its destructor removes the file: keep
   // it as long as the daemon is needed.
   PublishedToken published;

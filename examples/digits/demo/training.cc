@@ -119,7 +119,7 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
          .worker = WorkerName(worker),
          .world_size = flags.workers,
          .spec_file = files.Spec(),
-         .token = daemon->worker_token,
+         .token = daemon->JoinTokenOf("digits"),
          .tls_folder = flags.tls ? files.WorkerTls() : ""});
     AddState(flags, &command);
     if (flags.halves()) command.push_back("--audit");
