@@ -227,6 +227,12 @@ TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(outcome.output, HasSubstr("needs the operator's"));
   }
+  // Nor does it open another job of the same coordinator.
+  Program other({"/usr/bin/env", "LOCKSTEP_ADDRESS=" + address_,
+                 "LOCKSTEP_TOKEN=" + workers, "LOCKSTEP_JOB=other",
+                 "LOCKSTEP_WORLD_SIZE=1",
+                 launch::OwnFolder() + "/trouble_worker", "3"});
+  EXPECT_THAT(other.ReadLine(), HasSubstr("UNAUTHENTICATED"));
 }
 
 TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {

@@ -32,6 +32,7 @@ namespace {
 using absl::StatusCode;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class TokensTest : public testing::Test {
  protected:
@@ -148,6 +149,30 @@ TEST_F(TokensTest, AShortSecretMakesNoJoinToken) {
   EXPECT_THAT(refused.output,
               AllOf(HasSubstr(folder_.File("short")), HasSubstr("11 bytes"),
                     HasSubstr("openssl rand")));
+}
+
+// `run` with an operator's token keeps it from its workers.
+TEST_F(TokensTest, ALauncherGivesItsWorkersTheTokenOfTheirJobOnly) {
+  const auto run = [&](std::vector<std::string> options) {
+    std::vector<std::string> command = {"lockstepctl", "run",   "-n",
+                                        "1",           "--job", "digits"};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(),
+                   {"--", "/usr/bin/printenv", "LOCKSTEP_TOKEN"});
+    return RunProgram(command);
+  };
+  const ToolOutcome given =
+      run({"--address", address_, "--token-file", folder_.File("operators"),
+           "--worker-token-file", folder_.File("workers")});
+  EXPECT_EQ(given.code, 0) << given.output;
+  EXPECT_THAT(given.output, HasSubstr(JoinTokenOf("digits")));
+  EXPECT_THAT(given.output, Not(HasSubstr(operators_)));
+  EXPECT_THAT(given.output, Not(HasSubstr(secret_)));
+
+  const ToolOutcome refused =
+      run({"--worker-token-file", folder_.File("workers")});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--address"));
 }
 
 TEST_F(TokensTest, OperatorsTokensRotate) {

@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "base/check.h"
 #include "base/cpu_affinity.h"
+#include "base/join_token.h"
 #include "base/process.h"
 #include "base/text/utf8.h"
 #include "base/user_file.h"
@@ -47,7 +49,7 @@ int LocalLaunch::Run() {
             .job = job_.spec.name,
             .world_size = job_.spec.mesh.WorldSize(),
             .spec_file = options_.spec_file,
-            .token = options_.token,
+            .token = WorkersToken(),
             .tls_folder = options_.tls_folder,
             .launch = DrawLaunch()};
   if (absl::Status reached = ReachCoordinator(); !reached.ok()) {
@@ -59,13 +61,26 @@ int LocalLaunch::Run() {
   if (absl::Status started = StartWorkers(); !started.ok()) {
     return Complain(started), 2;
   }
-  reporter_ = std::make_unique<ExitReporter>(
-      job_.spec.name, place_.address,
-      daemon_ ? daemon_->operator_token : options_.token, place_.tls_folder);
+  reporter_ = std::make_unique<ExitReporter>(job_.spec.name, place_.address,
+                                             OwnToken(), place_.tls_folder);
   WatchStalls();
   const int code = supervisor_.Run();
   const bool enough = static_cast<int>(ended_well_.size()) >= job_.needed;
   return code == 0 && !enough ? code_of_lost_ : code;
+}
+
+// The launcher's own, which may be an operator's.
+std::string LocalLaunch::OwnToken() const {
+  if (daemon_) return daemon_->operator_token;
+  return options_.token.empty() ? place_.token : options_.token;
+}
+
+std::string LocalLaunch::WorkersToken() const {
+  if (options_.worker_token.empty()) return options_.token;
+  absl::StatusOr<std::string> token =
+      JoinToken(options_.worker_token, job_.spec.name);
+  Check(token.ok(), "the caller has checked the workers' token");
+  return *std::move(token);
 }
 
 // --- Starting ---------------------------------------------------------------
@@ -168,10 +183,9 @@ void LocalLaunch::WatchStalls() {
   if (options_.node_rank != 0) return;
   stalls_ = std::make_unique<StallWatch>(
       JobName{job_.spec.name},
-      AdminClientOptions{
-          .addresses = place_.address,
-          .token = daemon_ ? daemon_->operator_token : options_.token,
-          .tls_folder = place_.tls_folder},
+      AdminClientOptions{.addresses = place_.address,
+                         .token = OwnToken(),
+                         .tls_folder = place_.tls_folder},
       [job = job_.spec.name](const std::string& stall) {
         absl::FPrintF(stderr, "lockstepctl: job %s: %s\n", job,
                       Printable(stall));

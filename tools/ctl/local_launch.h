@@ -52,6 +52,8 @@ class LocalLaunch {
   launch::SupervisorOptions Hooks();
   std::string DrawLaunch() const;
   absl::Status ReachCoordinator();
+  std::string OwnToken() const;
+  std::string WorkersToken() const;
   void SayWhere() const;
   absl::Status WriteSpec();
   absl::Status StartWorkers();

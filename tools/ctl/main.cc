@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/command_line.h"
+#include "base/join_token.h"
 #include "base/open_files.h"
 #include "base/secret_file.h"
 #include "base/standard_streams.h"
@@ -46,7 +47,7 @@ struct Arguments {
   std::string job;
   std::string spec_file;
   std::string token_file;
-  std::string worker_token_file;  // of `token`
+  std::string worker_token_file;  // of `token` and `run`
   std::string reason;
   bool now = false;
   bool wait = false;
@@ -152,6 +153,10 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "place of a lost one")
       .ShowDefault()
       .Between(0, 4096);
+  run.Add("--worker-token-file", &arguments.worker_token_file,
+          "With --address: the coordinator's --worker_token_file, of which "
+          "the workers get the token of their job; --token stays with the "
+          "launcher");
   run.Add("--bind", &arguments.bind,
           "core: each worker gets a share of this host's cores; none: the "
           "system places them")
@@ -247,6 +252,22 @@ absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
   return lockstep::launch::FindOperatorToken(arguments.common.address);
 }
 
+// The secret of --worker-token-file, if join tokens can be made of it.
+absl::StatusOr<std::string> WorkersSecret(const Arguments& arguments) {
+  if (arguments.common.address.empty()) {
+    return absl::InvalidArgumentError(
+        "--worker-token-file is for the coordinator at --address: a private "
+        "one draws its own tokens");
+  }
+  absl::StatusOr<std::string> secret =
+      lockstep::ReadSecretFile(arguments.worker_token_file);
+  if (!secret.ok()) return secret;
+  const auto usable = lockstep::JoinToken(*secret, "");
+  if (usable.ok()) return secret;
+  return absl::InvalidArgumentError(absl::StrCat(
+      arguments.worker_token_file, ": ", usable.status().message()));
+}
+
 // Failed output is an error: on a full disk an empty list of jobs must not look
 // like a success.
 int WithOutputChecked(int code) {
@@ -337,6 +358,11 @@ int Main(int argc, char** argv) {
             "names ",
             arguments.common.address, ": give --journal to its lockstepd")),
         kUsage);
+  }
+  if (runs && !arguments.worker_token_file.empty()) {
+    auto secret = WorkersSecret(arguments);
+    if (!secret.ok()) return Refuse(secret.status());
+    arguments.run.worker_token = *std::move(secret);
   }
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());

@@ -20,10 +20,13 @@ struct RunOptions {
   std::string address;    // empty: a private daemon is started
   std::string job;        // empty: the spec's name, else the program's
   std::string spec_file;  // empty: a job with mesh data=workers
-  // The token of the coordinator at `address`, also passed to the workers, so
-  // the workers' token suffices. A private daemon uses it as the operator's
-  // token.
+  // The token of the coordinator at `address`, also passed to the workers
+  // unless `worker_token` is set, so the workers' token suffices. A private
+  // daemon uses it as the operator's token.
   std::string token;
+  // The workers' token of that coordinator, of which the token of the job is
+  // made for the workers. Empty, or 32 bytes or more.
+  std::string worker_token;
   // Certificates for the coordinator at `address`, of this launcher and its
   // workers. A private daemon is reached without.
   std::string tls_folder;
@@ -53,8 +56,8 @@ struct RunOptions {
 // The environment of each worker has LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,
 // LOCAL_RANK (its number on this host), LOCKSTEP_LAUNCH, LOCKSTEP_SPEC if
-// given, and LOCKSTEP_TOKEN: `token`, or the workers' token of a private
-// daemon; on several nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
+// given, and LOCKSTEP_TOKEN: `token`, or the join token of the job; on several
+// nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
 // exit of each worker to the coordinator as proof, so that the other workers
 // detect a death immediately, and prints stalls.
 int Run(const RunOptions& options);
