@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_descriptor.h"
+#include "base/link_owner.h"
 
 namespace lockstep {
 namespace {
@@ -57,6 +58,8 @@ absl::StatusOr<std::string> ReadUserFile(const std::string& path,
 }
 
 absl::Status WriteUserFile(const std::string& path, absl::string_view bytes) {
+  absl::Status fit = CheckLinkOwner(path);
+  if (!fit.ok()) return fit;
   const FileDescriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return Failed(path, "written", errno);

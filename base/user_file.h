@@ -24,6 +24,8 @@ absl::StatusOr<std::string> ReadUserFile(const std::string& path,
                                          size_t bytes_max);
 
 // Replaces an existing file. After an error the file may be incomplete.
+// FailedPrecondition, and nothing is written, if the name is a link that
+// another user has planted (link_owner.h).
 absl::Status WriteUserFile(const std::string& path, absl::string_view bytes);
 
 // The limit for handwritten files, such as specs.

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/link_owner.h"
 #include "base/status.h"
 #include "server/journal/sqlite_statement.h"
 #include "server/journal/wal_check.h"
@@ -33,6 +34,7 @@ constexpr int kLogPagesLong = 1000;
 // Another process holds the folder, or nobody may be trusted with it.
 absl::Status PrepareFolder(FileSystem* files, const std::string& folder,
                            StoreAccess access) {
+  if (absl::Status fit = CheckLinkOwner(folder); !fit.ok()) return fit;
   struct stat found = {};
   if (stat(folder.c_str(), &found) != 0) {
     if (errno != ENOENT || access == StoreAccess::kInspect) {
@@ -50,6 +52,13 @@ absl::Status PrepareFolder(FileSystem* files, const std::string& folder,
   if (!S_ISDIR(found.st_mode)) {
     return absl::FailedPreconditionError(
         absl::StrCat("journal ", folder, " is not a folder"));
+  }
+  if (access == StoreAccess::kWrite && found.st_uid != 0 &&
+      found.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the journal's folder %s belongs to user %d, and this process runs as "
+        "user %d: run it as that user, or name another folder",
+        folder, found.st_uid, geteuid()));
   }
   if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
@@ -168,7 +177,8 @@ absl::Status SqliteStore::WriteNew(const Chain& of,
 
 absl::Status SqliteStore::OpenDatabase(const std::string& path) {
   // SQLite gives the log the mode of the database.
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd =
+      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, path);
   close(fd);
   const int rc = sqlite3_open_v2(
@@ -343,7 +353,8 @@ void SqliteStore::CompareWithMark(StoredJournal* stored) {
 
 absl::Status SqliteStore::OpenMark() {
   if (access_ == StoreAccess::kInspect) return absl::OkStatus();
-  mark_ = open(PathOf(kMark).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  mark_ = open(PathOf(kMark).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+               0600);
   if (mark_ >= 0) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, PathOf(kMark));
 }

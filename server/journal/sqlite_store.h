@@ -17,9 +17,10 @@
 // Threads: one at a time.
 // Errors:  DataLoss: damage, with the record. FailedPrecondition: another
 //          process uses the folder, a newer version wrote it, others may write
-//          to it. ResourceExhausted: the disk is full; the same call may
-//          succeed later. NotFound: no journal. Internal: other errors of
-//          SQLite and of files.
+//          to it, it is another user's, or a link of another user.
+//          ResourceExhausted: the disk is full; the same call may succeed
+//          later. NotFound: no journal. Internal: other errors of SQLite and of
+//          files.
 
 #ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
 #define LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_

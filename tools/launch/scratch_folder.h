@@ -1,7 +1,11 @@
-// A private folder for temporary files; the destructor removes it.
+// A private folder for temporary files; the destructor removes it. It is made
+// in TMPDIR, else /tmp, unless another user could replace it there.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -23,6 +27,11 @@ class ScratchFolder {
     if (error) {
       status_ = absl::ResourceExhaustedError(absl::StrCat(
           "cannot make a temporary folder: TMPDIR: ", error.message()));
+    } else if (MayBeReplaced(parent)) {
+      status_ = absl::FailedPreconditionError(absl::StrCat(
+          "cannot make a temporary folder in ", parent.string(),
+          " (TMPDIR), where another user could put one in its place: name a "
+          "folder of this user, or one with the sticky bit, such as /tmp"));
     } else if (mkdtemp(pattern.data()) == nullptr) {
       status_ = absl::ResourceExhaustedError(
           absl::StrCat("cannot make a temporary folder in ", parent.string(),
@@ -44,6 +53,15 @@ class ScratchFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  // Whether another user than root may rename what this user makes in it.
+  static bool MayBeReplaced(const std::filesystem::path& parent) {
+    struct stat found {};
+    if (stat(parent.c_str(), &found) != 0) return false;  // mkdtemp says why
+    const bool own = found.st_uid == 0 || found.st_uid == geteuid();
+    const bool shared = (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    return !own || (shared && (found.st_mode & S_ISVTX) == 0);
+  }
+
   absl::Status status_;
   std::filesystem::path path_;
 };
