@@ -3,17 +3,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -23,10 +19,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/tool.h"
+#include "tests/support/other_user.h"
 #include "tests/support/program.h"
 #include "tools/launch/operator_token.h"
 
@@ -38,58 +34,16 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr uid_t kNobody = 65534;
-
 std::string Contents(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Runs a program from the test's folder as the user nobody. It is opened before
-// the privileges are dropped, because parent folders may be private.
-Outcome RunAsNobody(std::vector<std::string> argv,
-                    const std::vector<std::string>& environment) {
-  const std::string program = absl::StrCat(launch::OwnFolder(), "/", argv[0]);
-  const FileDescriptor image(open(program.c_str(), O_RDONLY | O_CLOEXEC));
-  const FileDescriptor output(memfd_create("output", 0));
-  std::vector<char*> words, variables;
-  for (std::string& word : argv) words.push_back(word.data());
-  words.push_back(nullptr);
-  for (const std::string& variable : environment) {
-    variables.push_back(const_cast<char*>(variable.c_str()));
-  }
-  variables.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(output.get(), STDOUT_FILENO);
-    dup2(output.get(), STDERR_FILENO);
-    const bool alone = setgroups(0, nullptr) == 0 &&
-                       setresgid(kNobody, kNobody, kNobody) == 0 &&
-                       setresuid(kNobody, kNobody, kNobody) == 0;
-    if (!alone) _exit(126);
-    fexecve(image.get(), words.data(), variables.data());
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  Outcome outcome{.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1};
-  outcome.output = Contents(absl::StrCat("/proc/self/fd/", output.get()));
-  return outcome;
-}
-
-// Whether `act` returns true when run as nobody.
-bool NobodyCan(const std::function<bool()>& act) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    const bool alone = setgroups(0, nullptr) == 0 &&
-                       setresgid(kNobody, kNobody, kNobody) == 0 &&
-                       setresuid(kNobody, kNobody, kNobody) == 0;
-    _exit(alone ? (act() ? 1 : 0) : 2);
-  }
-  int status = 0;
-  waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 2);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+// Runs a program from the test's folder as another user.
+UserOutcome RunAsStranger(std::vector<std::string> argv,
+                          const std::vector<std::string>& environment) {
+  argv[0] = absl::StrCat(launch::OwnFolder(), "/", argv[0]);
+  return RunAs(FreeUser(), std::move(argv), environment);
 }
 
 std::vector<std::string> NamesIn(const std::string& folder) {
@@ -236,7 +190,7 @@ TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
 }
 
 TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (!CanBeAnotherUser()) GTEST_SKIP() << "only root can become another user";
   // The stranger knows the address and all names; HOME and the runtime folder
   // are those of the job's owner.
   const std::vector<std::string> environment = {"HOME=/root",
@@ -250,7 +204,7 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
            {"lockstepctl", "jobs"},
            {"lockstepctl", "describe", "guarded"},
            {"lockstepctl", "stop", "--now", "guarded"}}) {
-    const Outcome outcome = RunAsNobody(words, environment);
+    const UserOutcome outcome = RunAsStranger(words, environment);
     EXPECT_NE(outcome.code, 0) << words[1];
     EXPECT_THAT(outcome.output, Not(HasSubstr("worker-1"))) << words[1];
   }
@@ -258,13 +212,14 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
   no_folders.erase(no_folders.begin(), no_folders.begin() + 2);
   for (const char* worker : {"worker-0", "worker-7"}) {
     no_folders[2] = absl::StrCat("LOCKSTEP_WORKER_NAME=", worker);
-    const Outcome joined = RunAsNobody({"trouble_worker", "5"}, no_folders);
+    const UserOutcome joined =
+        RunAsStranger({"trouble_worker", "5"}, no_folders);
     EXPECT_EQ(joined.code, 1);
     EXPECT_THAT(joined.output, AllOf(HasSubstr("UNAUTHENTICATED"),
                                      HasSubstr("needs a token")));
   }
   EXPECT_THAT(
-      RunAsNobody({"lockstepctl", "stop", "guarded"}, no_folders).output,
+      RunAsStranger({"lockstepctl", "stop", "guarded"}, no_folders).output,
       HasSubstr("needs a token"));
 
   // The job has not noticed it.
@@ -273,12 +228,13 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
 }
 
 TEST_F(StrangersTest, AnotherUserReadsNeitherTokensNorGradients) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  if (!CanBeAnotherUser()) GTEST_SKIP() << "only root can become another user";
   const std::string token = launch::FindOperatorToken(address_).value();
   ASSERT_EQ(token.size(), 64u);
   const auto can_open = [](const std::string& path) {
-    return NobodyCan(
-        [&] { return open(path.c_str(), O_RDONLY | O_NONBLOCK) >= 0; });
+    return CallAs(FreeUser(), [&] {
+             return open(path.c_str(), O_RDONLY | O_NONBLOCK) >= 0 ? 1 : 0;
+           }) == 1;
   };
   EXPECT_TRUE(can_open("/proc/self/status")) << "the test can tell";
   EXPECT_FALSE(can_open(token_file_));

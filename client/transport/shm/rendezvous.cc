@@ -75,6 +75,14 @@ absl::Status Stranger(int peer) {
       peer);
 }
 
+absl::Status OtherUser(int peer) {
+  return WithFailedPeer(absl::PermissionDeniedError(absl::StrCat(
+                            "rank ", peer,
+                            " runs as another user of this host, and shares no "
+                            "memory with this rank")),
+                        peer);
+}
+
 absl::Status CheckControlBlock(const ControlBlockHeader& header,
                                const ControlBlockHeader& mine, int peer) {
   const bool sound = header.magic == kControlBlockMagic &&
@@ -232,7 +240,7 @@ absl::Status Rendezvous::Dial(int peer) {
                           peer);
   }
   if (!socket->has_value()) return absl::OkStatus();  // later
-  if (!IsSameUser((*socket)->get())) return Stranger(peer);
+  if (!IsSameUser((*socket)->get())) return OtherUser(peer);
   to_dial_ &= ~MaskOf(peer);
   peers_[peer].socket = **std::move(socket);
   stages_[peer] = Stage::kDialed;

@@ -15,7 +15,8 @@
 //
 // Threads: ConnectAll on one, Abort from any.
 // Errors:  Unavailable (a peer is on another host, or gone, or a process that
-//          is no member answers for it), DataLoss (a control block of another
+//          is no member answers for it), PermissionDenied (a process of another
+//          user does), DataLoss (a control block of another
 //          layout), both with the failed peer; DeadlineExceeded (names the
 //          missing ranks); Cancelled after Abort; ResourceExhausted (no memory
 //          for the control block).
