@@ -73,9 +73,10 @@ protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now) {
   return {.number = now.number + 1, .saves = now.saves, .growths = now.growths};
 }
 
-std::string ByOperator(const std::string& what, const std::string& reason) {
-  return absl::StrCat(what, " by an operator", reason.empty() ? "" : ": ",
-                      reason);
+std::string ByOperator(const std::string& what, const std::string& reason,
+                       const std::string& by) {
+  return absl::StrCat(what, " by ", by.empty() ? "an operator" : by,
+                      reason.empty() ? "" : ": ", reason);
 }
 
 std::string AllRanks(Command command, uint64_t steps_committed) {

@@ -42,8 +42,10 @@ absl::StatusOr<protocol::DesiredCommands> Ask(
 // The desired commands once the current one has completed.
 protocol::DesiredCommands Nothing(const protocol::DesiredCommands& now);
 
-// "drained by an operator: maintenance".
-std::string ByOperator(const std::string& what, const std::string& reason);
+// "drained by an operator: maintenance", or "by alice at ...: maintenance" if
+// `by` is not empty.
+std::string ByOperator(const std::string& what, const std::string& reason,
+                       const std::string& by = "");
 
 // "all ranks pause after step 412", where 412 is the last committed step.
 std::string AllRanks(Command command, uint64_t steps_committed);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/admission.h"
+#include "server/core/commands.h"
 #include "server/core/effect_sink.h"
 #include "server/core/status_text.h"
 #include "server/core/token.h"
@@ -32,6 +33,11 @@ constexpr absl::Duration kAdoptionGrace = absl::Seconds(1);
 bool IsInEpoch(const protocol::Hello& hello) {
   return hello.generation.value != 0 && hello.resume &&
          hello.resume->epoch.value != 0;
+}
+
+// " by alice"; nothing if nobody is named.
+std::string By(const std::string& by) {
+  return by.empty() ? "" : absl::StrCat(" by ", by);
 }
 
 absl::Status GoingDown() {
@@ -254,7 +260,9 @@ absl::StatusOr<Job*> Coordinator::JobFor(const JobName& name,
   }
   // A worker that is refused creates no job.
   if (absl::Status may = MayJoin(*hello.spec, hello); !may.ok()) return may;
-  const absl::Status created = Create(*hello.spec, hello.token, context);
+  const absl::Status created =
+      Create(*hello.spec, hello.token,
+             absl::StrCat("its worker ", hello.worker.value), context);
   if (!created.ok()) return created;
   return Reach(name);
 }
@@ -366,7 +374,7 @@ void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
                         EventContext& context) {
   const auto found = jobs_.find(name);
   if (found != jobs_.end() && found->second.over()) {
-    Archive(name, context);
+    Archive(name, /*by=*/"", context);
   } else if (found != jobs_.end()) {
     found->second.TurnAway(
         absl::FailedPreconditionError(absl::StrFormat(
@@ -426,18 +434,19 @@ void Coordinator::On(const Compiled& event, EventContext& context) {
 // --- Admin ------------------------------------------------------------------
 
 void Coordinator::On(const CreateJob& event, EventContext& context) {
-  context.out.Answer(
-      event.request,
-      shutting_down_ ? GoingDown() : Create(event.spec, event.token, context));
+  context.out.Answer(event.request,
+                     shutting_down_
+                         ? GoingDown()
+                         : Create(event.spec, event.token, event.by, context));
 }
 
 void Coordinator::On(const CommandJob& event, EventContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   absl::Status done = job.status();
   if (job.ok()) {
-    done = (*job)->over()
-               ? (*job)->Over()
-               : (*job)->ApplyCommand(event.command, event.reason, context);
+    done = (*job)->over() ? (*job)->Over()
+                          : (*job)->ApplyCommand(event.command, event.reason,
+                                                 event.by, context);
   }
   context.out.Answer(event.request, std::move(done));
 }
@@ -445,7 +454,14 @@ void Coordinator::On(const CommandJob& event, EventContext& context) {
 void Coordinator::On(const StopJob& event, EventContext& context) {
   absl::StatusOr<Job*> job = Authorized(event.job, event.token);
   if (job.ok() && (*job)->over()) job = (*job)->Over();
-  if (job.ok()) (*job)->Stop(event.reason, context);
+  if (job.ok()) {
+    if (!event.by.empty()) {
+      (*job)->Remember(
+          ByOperator("stop at once is asked for", event.reason, event.by),
+          context);
+    }
+    (*job)->Stop(event.reason, context);
+  }
   context.out.Answer(event.request, job.status());
 }
 
@@ -467,21 +483,22 @@ void Coordinator::On(const ReportEvidence& event, EventContext& context) {
 }
 
 absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
-                                 EventContext& context) {
+                                 const std::string& by, EventContext& context) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
   const JobName name{spec.name};
   if (const Job* job = Reach(name)) {
     if (!job->over()) return CreateAgain(*job, spec, token);
     if (absl::Status may = Authorize(name, token); !may.ok()) return may;
-    Archive(name, context);
+    Archive(name, by, context);
   }
   if (absl::Status free = NoOffersHold(name, context.now); !free.ok())
     return free;
   context.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
   jobs_.try_emplace(name, durable_.jobs.at(name), options_.stopped_after);
   DelayFirstEpochOf(Reach(name));
-  context.out.Note(name, absl::StrFormat("job %s was created for %s", spec.name,
-                                         ToString(spec.mesh)));
+  Reach(name)->Remember(absl::StrCat("job ", spec.name, " was created for ",
+                                     ToString(spec.mesh), By(by)),
+                        context);
   return absl::OkStatus();
 }
 
@@ -511,15 +528,16 @@ absl::Status Coordinator::Delete(const DeleteJob& event,
         event.job.value, Name((*job)->state())));
   }
   if (!event.keep) {
-    Forget(event.job, context);
+    Forget(event.job, event.by, context);
   } else if (durable_.jobs.at(event.job).archived_as.value.empty()) {
-    Archive(event.job, context);
+    Archive(event.job, event.by, context);
   }
   return absl::OkStatus();
 }
 
 // "digits" becomes "digits#1", or the highest existing number plus one.
-void Coordinator::Archive(const JobName& name, EventContext& context) {
+void Coordinator::Archive(const JobName& name, const std::string& by,
+                          EventContext& context) {
   const std::string prefix =
       absl::StrCat(durable_.jobs.at(name).spec.name, "#");
   uint64_t highest = 0;
@@ -538,20 +556,23 @@ void Coordinator::Archive(const JobName& name, EventContext& context) {
   node.key() = as;
   jobs_.insert(std::move(node));
   touched_.insert(as);
-  context.out.Note(as, absl::StrFormat("job %s is over and kept as %s",
-                                       name.value, as.value));
+  Reach(as)->Remember(absl::StrFormat("job %s is over and kept as %s%s",
+                                      name.value, as.value, By(by)),
+                      context);
 }
 
-void Coordinator::Forget(const JobName& name, EventContext& context) {
+void Coordinator::Forget(const JobName& name, const std::string& by,
+                         EventContext& context) {
   auto node = jobs_.extract(name);
   node.mapped().UnbindAll(context);
   context.out.Record(name, record::JobDeleted{});
-  context.out.Note(name, absl::StrFormat("job %s is forgotten", name.value));
+  context.out.Note(
+      name, absl::StrFormat("job %s is forgotten%s", name.value, By(by)));
 }
 
 void Coordinator::ForgetOldest(EventContext& context) {
   while (durable_.over.size() > kJobsOverMax) {
-    Forget(JobName(durable_.over.begin()->second), context);
+    Forget(JobName(durable_.over.begin()->second), /*by=*/"", context);
   }
 }
 

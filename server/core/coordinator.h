@@ -147,14 +147,17 @@ class Coordinator {
   // Finds the job, or creates it from the Hello's spec.
   absl::StatusOr<Job*> JobFor(const JobName& name, const protocol::Hello& hello,
                               EventContext& context);
+  // `by`: who creates it, for people; may be empty, as in what follows.
   absl::Status Create(const JobSpec& spec, const std::string& token,
-                      EventContext& context);
+                      const std::string& by, EventContext& context);
   void DelayFirstEpochOf(Job* job) const;
   absl::Status CreateAgain(const Job& job, const JobSpec& spec,
                            const std::string& token) const;
   // Both need a job that is over.
-  void Archive(const JobName& name, EventContext& context);
-  void Forget(const JobName& name, EventContext& context);
+  void Archive(const JobName& name, const std::string& by,
+               EventContext& context);
+  void Forget(const JobName& name, const std::string& by,
+              EventContext& context);
   absl::Status Delete(const DeleteJob& event, EventContext& context);
   absl::StatusOr<Job*> Authorized(const JobName& name,
                                   const std::string& token);

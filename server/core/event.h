@@ -46,11 +46,20 @@ struct SessionClosed {
   std::string why;  // for people
 };
 
-// Requests of an operator or a launcher. Each is answered once.
+// Who makes a request.
+struct Requester {
+  std::string token;  // opens the jobs that have it
+  // For people: "alice at 10.0.0.7:40123". Empty: an operator.
+  std::string name = {};
+};
+
+// Requests of an operator or a launcher. Each is answered once. `by` is the
+// name of the Requester.
 struct CreateJob {
   RequestId request;
   JobSpec spec;
   std::string token;  // empty: the job will have none
+  std::string by = {};
 };
 struct CommandJob {
   RequestId request;
@@ -58,12 +67,14 @@ struct CommandJob {
   std::string token;
   JobCommand command = JobCommand::kPause;
   std::string reason;  // for people
+  std::string by = {};
 };
 struct StopJob {
   RequestId request;
   JobName job;
   std::string token;
   std::string reason;
+  std::string by = {};
 };
 // Forgets a job that is over or, with `keep`, frees its name and keeps the job
 // under another name.
@@ -72,6 +83,7 @@ struct DeleteJob {
   JobName job;
   std::string token;
   bool keep = false;
+  std::string by = {};
 };
 struct ReportEvidence {
   RequestId request;

@@ -82,9 +82,13 @@ class Job {
                   const WorkerName& reporter, EventContext& context);
   void Stop(const std::string& reason, EventContext& context);
   // FailedPrecondition, with no change, if the job cannot obey now. The job
-  // must not be over.
+  // must not be over. `by`: who asks (Requester::name).
   absl::Status ApplyCommand(JobCommand command, const std::string& reason,
-                            EventContext& context);
+                            const std::string& by, EventContext& context);
+  // Adds a line to the history and to the event log.
+  void Remember(std::string text, EventContext& context) {
+    log_.Remember(std::move(text), context);
+  }
 
   // The result of a compilation requested by this job; ignored if it is no
   // longer needed.
@@ -174,6 +178,7 @@ class Job {
   void AwaitNextEpoch(absl::Time now);
 
   // --- Operator commands (job_commands.cc) ---
+  absl::Status Rebuild(const std::string& asked, EventContext& context);
   bool MayTrain() const;
   void Want(protocol::DesiredCommands wanted, EventContext& context);
   void DrainAtOnce(EventContext& context);
@@ -259,9 +264,6 @@ class Job {
   // --- Effects ---
   void SendTo(const Worker& worker, protocol::ToWorkerBody body,
               EventContext& context);
-  void Remember(std::string text, EventContext& context) {
-    log_.Remember(std::move(text), context);
-  }
   JobName name() const { return durable_.name(); }
 
   const DurableJob& durable_;

@@ -15,13 +15,10 @@ namespace lockstep::core {
 using protocol::CauseKind;
 
 absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
-                               EventContext& context) {
-  if (command == JobCommand::kRebuild) {
-    if (state() == JobState::kRunning) return epoch_->RebuildNow(context);
-    return absl::FailedPreconditionError(
-        absl::StrFormat("job %s is %s: only a running job can rebuild",
-                        spec().name, Name(state())));
-  }
+                               const std::string& by, EventContext& context) {
+  const std::string asked =
+      ByOperator(std::string(Name(command)) + " is asked for", reason, by);
+  if (command == JobCommand::kRebuild) return Rebuild(asked, context);
   if (command == JobCommand::kSave && !MayTrain()) {
     return absl::FailedPreconditionError(
         absl::StrFormat("job %s is %s: only a running job can save",
@@ -32,8 +29,7 @@ absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
   if (!wanted.ok()) return wanted.status();
   const bool drains_now = command == JobCommand::kDrain && !MayTrain();
   if (*wanted == durable_.wanted && !drains_now) return absl::OkStatus();
-  Remember(ByOperator(std::string(Name(command)) + " is asked for", reason),
-           context);
+  Remember(asked, context);
   if (command == JobCommand::kStop && !MayTrain()) {
     Stop(reason, context);
     return absl::OkStatus();
@@ -42,6 +38,17 @@ absl::Status Job::ApplyCommand(JobCommand command, const std::string& reason,
   ReviseGrowth(context);
   if (drains_now) DrainAtOnce(context);
   return absl::OkStatus();
+}
+
+absl::Status Job::Rebuild(const std::string& asked, EventContext& context) {
+  if (state() != JobState::kRunning) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("job %s is %s: only a running job can rebuild",
+                        spec().name, Name(state())));
+  }
+  absl::Status begun = epoch_->RebuildNow(context);
+  if (begun.ok()) Remember(asked, context);
+  return begun;
 }
 
 bool Job::MayTrain() const { return epoch_ && epoch_->MayTrain(); }

@@ -36,21 +36,26 @@ auto FinishWith(grpc::ServerUnaryReactor* reactor) {
 }  // namespace
 
 template <typename Request>
-absl::StatusOr<AdminService::Admitted> AdminService::Admit(
-    const Request& request, absl::StatusOr<std::string> token) const {
-  if (!token.ok()) return token.status();
+absl::StatusOr<proto::Header> AdminService::HeaderOf(
+    const Request& request) const {
   absl::StatusOr<proto::Header> header = proto::FromProto(request.header());
-  if (!header.ok()) return header.status();
-  header->term = context_->term;
-  return Admitted{*std::move(header), *std::move(token)};
+  if (header.ok()) header->term = context_->term;
+  return header;
 }
 
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
     const grpc::CallbackServerContext* call, const Request& request) const {
-  return Admit(request, context_->tokens->gate()->AdmitOperator(
-                            CallerOf(call->auth_context().get()),
-                            request.header().job(), request.token()));
+  const CallerIdentity caller = CallerOf(call->auth_context().get());
+  absl::StatusOr<Admission> admission = context_->tokens->gate()->AdmitOperator(
+      caller, request.header().job(), request.token());
+  if (!admission.ok()) return admission.status();
+  absl::StatusOr<proto::Header> header = HeaderOf(request);
+  if (!header.ok()) return header.status();
+  return Admitted{
+      *std::move(header),
+      {.token = std::move(admission->token),
+       .name = NameOf(caller, admission->credential, call->peer())}};
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateJob(
@@ -64,7 +69,7 @@ grpc::ServerUnaryReactor* AdminService::CreateJob(
   *response->mutable_header() =
       ToProto(proto::Header{.job = {spec->name}, .term = context_->term});
   auto* reactor = call->DefaultReactor();
-  context_->loop->CreateJob(*std::move(spec), admitted->token,
+  context_->loop->CreateJob(*std::move(spec), std::move(admitted->by),
                             FinishWith(reactor));
   return reactor;
 }
@@ -78,7 +83,7 @@ grpc::ServerUnaryReactor* AdminService::ListJobs(
   *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
   context_->loop->ListJobs(
-      admitted->token,
+      admitted->by.token,
       [reactor, response](absl::StatusOr<std::vector<JobSummary>> jobs) {
         if (!jobs.ok()) return reactor->Finish(ToGrpc(jobs.status()));
         for (const JobSummary& job : *jobs) {
@@ -97,7 +102,7 @@ grpc::ServerUnaryReactor* AdminService::DescribeJob(
 
   auto* reactor = call->DefaultReactor();
   context_->loop->DescribeJob(
-      admitted->header.job, admitted->token,
+      admitted->header.job, admitted->by.token,
       [reactor, response,
        about = admitted->header](absl::StatusOr<JobView> view) {
         if (!view.ok()) return reactor->Finish(ToGrpc(view.status()));
@@ -114,7 +119,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* AdminService::WatchJob(
   absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
   if (!admitted.ok()) return new RefusedWatch(admitted.status());
   return WatchReactor::Start(context_, std::move(admitted->header.job),
-                             std::move(admitted->token));
+                             std::move(admitted->by.token));
 }
 
 grpc::ServerUnaryReactor* AdminService::CommandJob(
@@ -131,8 +136,8 @@ grpc::ServerUnaryReactor* AdminService::CommandJob(
 
   *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->CommandJob(admitted->header.job, admitted->token, *command,
-                             *std::move(reason), FinishWith(reactor));
+  context_->loop->CommandJob(admitted->header.job, std::move(admitted->by),
+                             *command, *std::move(reason), FinishWith(reactor));
   return reactor;
 }
 
@@ -148,7 +153,7 @@ grpc::ServerUnaryReactor* AdminService::StopJob(
 
   *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->StopJob(admitted->header.job, admitted->token,
+  context_->loop->StopJob(admitted->header.job, std::move(admitted->by),
                           *std::move(reason), FinishWith(reactor));
   return reactor;
 }
@@ -161,7 +166,7 @@ grpc::ServerUnaryReactor* AdminService::DeleteJob(
 
   *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->DeleteJob(admitted->header.job, admitted->token,
+  context_->loop->DeleteJob(admitted->header.job, std::move(admitted->by),
                             request->keep(), FinishWith(reactor));
   return reactor;
 }
@@ -169,17 +174,18 @@ grpc::ServerUnaryReactor* AdminService::DeleteJob(
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
-  absl::StatusOr<Admitted> admitted =
-      Admit(*request, context_->tokens->gate()->AdmitWorker(
-                          request->header().job(), request->token()));
-  if (!admitted.ok()) return Refuse(call, admitted.status());
+  absl::StatusOr<std::string> token = context_->tokens->gate()->AdmitWorker(
+      request->header().job(), request->token());
+  if (!token.ok()) return Refuse(call, token.status());
+  const absl::StatusOr<proto::Header> header = HeaderOf(*request);
+  if (!header.ok()) return Refuse(call, header.status());
   absl::StatusOr<protocol::Evidence> evidence =
       proto::FromProto(request->evidence());
   if (!evidence.ok()) return Refuse(call, evidence.status());
 
-  *response->mutable_header() = ToProto(admitted->header);
+  *response->mutable_header() = ToProto(*header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->ReportEvidence(admitted->header.job, admitted->token,
+  context_->loop->ReportEvidence(header->job, *std::move(token),
                                  *std::move(evidence), FinishWith(reactor));
   return reactor;
 }

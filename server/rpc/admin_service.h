@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
+#include "server/core/event.h"
 #include "server/rpc/service_context.h"
 
 namespace lockstep::rpc {
@@ -46,15 +47,13 @@ class AdminService final : public v1::Admin::CallbackService {
       v1::ReportEvidenceResponse* response) override;
 
  private:
-  // A request that passed the gate: its job, and the token that identifies the
-  // caller to the core.
+  // A request that passed the gate: its job, and the caller.
   struct Admitted {
     proto::Header header;
-    std::string token;
+    core::Requester by;
   };
   template <typename Request>
-  absl::StatusOr<Admitted> Admit(const Request& request,
-                                 absl::StatusOr<std::string> token) const;
+  absl::StatusOr<proto::Header> HeaderOf(const Request& request) const;
   template <typename Request>
   absl::StatusOr<Admitted> AdmitOperator(
       const grpc::CallbackServerContext* call, const Request& request) const;

@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace grpc {
 class AuthContext;
 }  // namespace grpc
@@ -21,6 +23,12 @@ struct CallerIdentity {
 
 // `context` may be null.
 CallerIdentity CallerOf(const grpc::AuthContext* context);
+
+// Names the caller for people: "alice with operator token 1 at 10.0.0.7:40123".
+// `credential` (Admission) may be empty; `peer` is gRPC's
+// "ipv4:10.0.0.7:40123".
+std::string NameOf(const CallerIdentity& caller, absl::string_view credential,
+                   absl::string_view peer);
 
 }  // namespace lockstep::rpc
 

@@ -1,5 +1,6 @@
 #include "server/rpc/token_gate.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +19,17 @@ bool IsSame(absl::string_view token, absl::string_view own) {
   return same;
 }
 
-// Compares with all, also after one was found.
+// The position, from 1; 0 if there is none. Compares with all, also after one
+// was found.
+size_t PlaceOf(absl::string_view token, const std::vector<std::string>& owns) {
+  size_t place = 0;
+  for (size_t i = 0; i < owns.size(); ++i) {
+    place = std::max(place, (i + 1) * IsSame(token, owns[i]));
+  }
+  return place;
+}
 bool IsOneOf(absl::string_view token, const std::vector<std::string>& owns) {
-  bool found = false;
-  for (const std::string& own : owns) found |= IsSame(token, own);
-  return found;
+  return PlaceOf(token, owns) != 0;
 }
 
 absl::Status Needed() {
@@ -60,7 +67,7 @@ absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files) {
   return tokens;
 }
 
-absl::StatusOr<std::string> TokenGate::AdmitOperator(
+absl::StatusOr<Admission> TokenGate::AdmitOperator(
     const CallerIdentity& caller, absl::string_view job,
     absl::string_view token) const {
   if (caller.has_certificate && !caller.is_operator) {
@@ -68,9 +75,13 @@ absl::StatusOr<std::string> TokenGate::AdmitOperator(
         absl::StrCat("the certificate of ", caller.name,
                      " does not permit to operate jobs: use an operator's"));
   }
-  if (tokens_.operators.empty()) return std::string(token);
+  if (tokens_.operators.empty()) {
+    return Admission{.token = std::string(token)};
+  }
   if (token.empty()) return Needed();
-  if (IsOneOf(token, tokens_.operators)) return std::string();
+  if (const size_t place = PlaceOf(token, tokens_.operators); place != 0) {
+    return Admission{.credential = absl::StrCat("operator token ", place)};
+  }
   if (IsWorkers(job, token)) {
     return absl::PermissionDeniedError(
         "this is a worker's token: the call needs the operator's");

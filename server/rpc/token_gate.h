@@ -45,6 +45,12 @@ struct TokenFiles {
   bool empty() const { return operators.empty(); }
 };
 
+// Who is admitted, and how.
+struct Admission {
+  std::string token;       // that identifies the caller to the core
+  std::string credential;  // for people: "operator token 1"; empty: none
+};
+
 // Each list has the newest token first.
 struct Tokens {
   std::vector<std::string> operators;  // empty: every call is admitted
@@ -62,12 +68,12 @@ class TokenGate {
   TokenGate() = default;
   explicit TokenGate(Tokens tokens) : tokens_(std::move(tokens)) {}
 
-  // The token that identifies the caller to the core. `job` is the one that the
-  // call is about; it may be empty. The time of a comparison depends on the
-  // number of tokens and the length of `token` only.
-  absl::StatusOr<std::string> AdmitOperator(const CallerIdentity& caller,
-                                            absl::string_view job,
-                                            absl::string_view token) const;
+  // AdmitWorker returns the token that identifies the caller to the core. `job`
+  // is the one that the call is about; it may be empty. The time of a
+  // comparison depends on the number of tokens and the length of `token` only.
+  absl::StatusOr<Admission> AdmitOperator(const CallerIdentity& caller,
+                                          absl::string_view job,
+                                          absl::string_view token) const;
   absl::StatusOr<std::string> AdmitWorker(absl::string_view job,
                                           absl::string_view token) const;
 

@@ -255,35 +255,35 @@ void CoordinatorLoop::Ask(Done done, MakeEvent make_event) {
   });
 }
 
-void CoordinatorLoop::CreateJob(JobSpec spec, std::string token, Done done) {
-  Ask(std::move(done), [spec = std::move(spec),
-                        token = std::move(token)](core::RequestId request) {
-    return core::CreateJob{request, spec, token};
-  });
+void CoordinatorLoop::CreateJob(JobSpec spec, core::Requester by, Done done) {
+  Ask(std::move(done),
+      [spec = std::move(spec), by = std::move(by)](core::RequestId request) {
+        return core::CreateJob{request, spec, by.token, by.name};
+      });
 }
 
-void CoordinatorLoop::CommandJob(JobName job, std::string token,
+void CoordinatorLoop::CommandJob(JobName job, core::Requester by,
                                  JobCommand command, std::string reason,
                                  Done done) {
-  Ask(std::move(done), [job = std::move(job), token = std::move(token), command,
+  Ask(std::move(done), [job = std::move(job), by = std::move(by), command,
                         reason = std::move(reason)](core::RequestId request) {
-    return core::CommandJob{request, job, token, command, reason};
+    return core::CommandJob{request, job, by.token, command, reason, by.name};
   });
 }
 
-void CoordinatorLoop::StopJob(JobName job, std::string token,
+void CoordinatorLoop::StopJob(JobName job, core::Requester by,
                               std::string reason, Done done) {
-  Ask(std::move(done), [job = std::move(job), token = std::move(token),
+  Ask(std::move(done), [job = std::move(job), by = std::move(by),
                         reason = std::move(reason)](core::RequestId request) {
-    return core::StopJob{request, job, token, reason};
+    return core::StopJob{request, job, by.token, reason, by.name};
   });
 }
 
-void CoordinatorLoop::DeleteJob(JobName job, std::string token, bool keep,
+void CoordinatorLoop::DeleteJob(JobName job, core::Requester by, bool keep,
                                 Done done) {
-  Ask(std::move(done), [job = std::move(job), token = std::move(token),
+  Ask(std::move(done), [job = std::move(job), by = std::move(by),
                         keep](core::RequestId request) {
-    return core::DeleteJob{request, job, token, keep};
+    return core::DeleteJob{request, job, by.token, keep, by.name};
   });
 }
 

@@ -101,11 +101,11 @@ class CoordinatorLoop {
   using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
   using Done = absl::AnyInvocable<void(absl::Status)>;
 
-  void CreateJob(JobSpec spec, std::string token, Done done);
-  void CommandJob(JobName job, std::string token, JobCommand command,
+  void CreateJob(JobSpec spec, core::Requester by, Done done);
+  void CommandJob(JobName job, core::Requester by, JobCommand command,
                   std::string reason, Done done);
-  void StopJob(JobName job, std::string token, std::string reason, Done done);
-  void DeleteJob(JobName job, std::string token, bool keep, Done done);
+  void StopJob(JobName job, core::Requester by, std::string reason, Done done);
+  void DeleteJob(JobName job, core::Requester by, bool keep, Done done);
   void ReportEvidence(JobName job, std::string token,
                       protocol::Evidence evidence, Done done);
   // The jobs that `token` opens.

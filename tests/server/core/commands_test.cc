@@ -53,6 +53,34 @@ TEST(AskTest, EachCommandBesideEachOther) {
   }
 }
 
+// --- Who asks ---------------------------------------------------------------
+
+TEST(RequesterTest, IsInTheHistoryWithEachRequest) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  const auto asks = [&](JobCommand command, const std::string& by) {
+    fixture.Step(CommandJob{{7}, fixture.job(), "", command, "lunch", by});
+  };
+  asks(JobCommand::kSave, "alice at 10.0.0.7:4000");
+  asks(JobCommand::kPause, "alice at 10.0.0.7:4001");
+  asks(JobCommand::kResume, "operator token 2 at 10.0.0.8:5000");
+  asks(JobCommand::kDrain, "");
+  fixture.Step(
+      StopJob{{8}, fixture.job(), "", "enough", "bob at 10.0.0.9:6000"});
+  const std::vector<std::string> lines = LinesOf(fixture);
+  for (const char* line :
+       {"job digits was created for data=2 by its worker w-1",
+        "save is asked for by alice at 10.0.0.7:4000: lunch",
+        "pause is asked for by alice at 10.0.0.7:4001: lunch",
+        "resume is asked for by operator token 2 at 10.0.0.8:5000: lunch",
+        "drain is asked for by an operator: lunch",
+        "stop at once is asked for by bob at 10.0.0.9:6000: enough"}) {
+    EXPECT_THAT(lines, Contains(line).Times(1));
+  }
+  // The workers learn why, and not who.
+  EXPECT_EQ(fixture.View().cause.message, "stopped by an operator: enough");
+}
+
 // --- Pause ------------------------------------------------------------------
 
 TEST(PauseTest, IsRecordedThenToldToEveryMember) {

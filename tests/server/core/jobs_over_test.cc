@@ -54,6 +54,22 @@ TEST(JobsOverTest, ADeletedJobIsGoneAndItsNameIsFree) {
   EXPECT_EQ(fixture.View().spec.mesh.WorldSize(), 3);
 }
 
+TEST(JobsOverTest, TheHistorySaysWhoCreatedAJobAndWhoKeptIt) {
+  CoordinatorFixture fixture;
+  fixture.Step(CreateJob{{5}, SpecOf(1, "mine"), "", "alice at 10.0.0.7:4000"});
+  fixture.Step(StopJob{{7}, {"mine"}, "", "", "alice at 10.0.0.7:4001"});
+  fixture.Step(DeleteJob{{6}, {"mine"}, "", true, "bob at 10.0.0.8:5000"});
+  const auto kept = fixture.core().Describe({"mine#1"}, At(0));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_THAT(kept->events, SizeIs(4));
+  EXPECT_EQ(kept->events[0].text,
+            "job mine was created for data=1 by alice at 10.0.0.7:4000");
+  EXPECT_EQ(kept->events[1].text,
+            "stop at once is asked for by alice at 10.0.0.7:4001");
+  EXPECT_EQ(kept->events[3].text,
+            "job mine is over and kept as mine#1 by bob at 10.0.0.8:5000");
+}
+
 TEST(JobsOverTest, AJobThatLivesIsNotDeleted) {
   CoordinatorFixture fixture;
   fixture.RunAll();

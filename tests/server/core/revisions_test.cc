@@ -103,6 +103,25 @@ TEST_F(RevisionsTest, WhatItSaysIsRecordedAndThenAnnouncedToAll) {
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
+TEST_F(RevisionsTest, TheHistorySaysWhoAskedForOne) {
+  CoordinatorFixture fixture(SpecWithBuckets(2));
+  Adopt(fixture);
+  const auto asks = [&] {
+    fixture.Step(CommandJob{{7},
+                            fixture.job(),
+                            "",
+                            JobCommand::kRebuild,
+                            "slow",
+                            "carol at 10.0.0.9:7000"});
+  };
+  const char* line = "rebuild is asked for by carol at 10.0.0.9:7000: slow\n";
+  asks();
+  EXPECT_THAT(History(fixture), Not(HasSubstr(line))) << "it was refused";
+  for (const uint64_t session : {1, 2}) Runs(fixture, session, 2);
+  asks();
+  EXPECT_THAT(History(fixture), HasSubstr(line));
+}
+
 TEST_F(RevisionsTest, AnOrderThatMovesNothingIsNotAdopted) {
   CoordinatorFixture fixture(SpecWithBuckets(2));
   fixture.RunAll();

@@ -8,7 +8,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -104,6 +106,18 @@ TEST(TokenGateTest, EachOfSeveralTokensIsAccepted) {
   }
 }
 
+TEST(TokenGateTest, AnOperatorsTokenIsNamedByItsPlace) {
+  const TokenGate gate({.operators = {"new-operator", "operator"}});
+  for (const auto& [token, name] :
+       {std::pair("new-operator", "operator token 1"),
+        std::pair("operator", "operator token 2")}) {
+    const auto admission = gate.AdmitOperator({}, "digits", token);
+    ASSERT_TRUE(admission.ok()) << admission.status();
+    EXPECT_EQ(admission->credential, name);
+    EXPECT_EQ(admission->token, "") << "the core needs none";
+  }
+}
+
 TEST(TokenGateTest, ARevokedTokenIsRefusedInWords) {
   const TokenGate gate({.operators = {"o"}, .workers = {NewSecret()}});
   for (const std::string& token :
@@ -117,8 +131,10 @@ TEST(TokenGateTest, ARevokedTokenIsRefusedInWords) {
 
 TEST(TokenGateTest, WithoutTokensThoseOfJobsArePassedOn) {
   EXPECT_EQ(TokenGate().AdmitWorker("digits", "its own").value(), "its own");
-  EXPECT_EQ(TokenGate().AdmitOperator({}, "digits", "its own").value(),
-            "its own");
+  const auto admission = TokenGate().AdmitOperator({}, "digits", "its own");
+  ASSERT_TRUE(admission.ok()) << admission.status();
+  EXPECT_EQ(admission->token, "its own");
+  EXPECT_EQ(admission->credential, "");
 }
 
 // --- Files ------------------------------------------------------------------

@@ -88,8 +88,9 @@ class CoordinatorLoopTest : public testing::Test {
         [&](auto reply) { loop_.DescribeJob(job, token, std::move(reply)); });
   }
   absl::Status Create(const JobSpec& spec, const std::string& token = "") {
-    return Await<absl::Status>(
-        [&](auto done) { loop_.CreateJob(spec, token, std::move(done)); });
+    return Await<absl::Status>([&](auto done) {
+      loop_.CreateJob(spec, {.token = token}, std::move(done));
+    });
   }
   absl::StatusOr<std::shared_ptr<const plan::Plan>> FindPlan(
       const JobName& job, const std::string& digest) {
@@ -191,7 +192,7 @@ TEST_F(CoordinatorLoopTest, AnAnswerWaitsForItsRecordToo) {
   disk_.SetQuick(false);
   std::promise<absl::Status> created;
   auto future = created.get_future();
-  loop_.CreateJob(SpecOf("digits", 1), "",
+  loop_.CreateJob(SpecOf("digits", 1), {},
                   [&](absl::Status status) { created.set_value(status); });
   disk_.WaitForRecords(1);
   AwaitIdle();
@@ -301,7 +302,7 @@ TEST_F(CoordinatorLoopTest, TokensDecideWhatIsSeen) {
 
   const auto stop = [&](const char* token) {
     return Await<absl::Status>([&](auto done) {
-      loop_.StopJob({"mine"}, token, "enough", std::move(done));
+      loop_.StopJob({"mine"}, {.token = token}, "enough", std::move(done));
     });
   };
   EXPECT_EQ(stop("wrong").code(), absl::StatusCode::kPermissionDenied);
@@ -323,7 +324,7 @@ TEST_F(CoordinatorLoopTest, AWatcherSeesChangesUntilTheJobIsOver) {
   AwaitIdle();
   EXPECT_EQ(eyes->seen(), 2u);
 
-  loop_.StopJob({"digits"}, "", "enough", [](const absl::Status&) {});
+  loop_.StopJob({"digits"}, {}, "enough", [](const absl::Status&) {});
   AwaitIdle();
   clock_.Advance(Watches::kInterval);
   EXPECT_TRUE(eyes->ended.get_future().get().ok());
@@ -366,7 +367,7 @@ TEST_F(CoordinatorLoopTest, DrainingEndsEverythingButTheJobs) {
 TEST_F(CoordinatorLoopTest, AnswersThatWaitForTheJournalEndWithTheDrain) {
   disk_.SetQuick(false);
   std::promise<absl::Status> created;
-  loop_.CreateJob(SpecOf("digits", 1), "",
+  loop_.CreateJob(SpecOf("digits", 1), {},
                   [&](absl::Status status) { created.set_value(status); });
   disk_.WaitForRecords(1);
   loop_.Drain();
