@@ -10,14 +10,20 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/text/units.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::spec {
 namespace {
 
 constexpr size_t kNameBytesMax = 63;
 
+// For a message: printable, and shortened.
 std::string Quoted(absl::string_view text) {
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(text), "\"");
+  constexpr size_t kShown = 100;
+  const bool whole = text.size() <= kShown;
+  return absl::StrCat("\"",
+                      Printable(absl::Utf8SafeCEscape(text.substr(0, kShown))),
+                      whole ? "\"" : "...\"");
 }
 
 absl::Status NotA(absl::string_view text, absl::string_view form) {
