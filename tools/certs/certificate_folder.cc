@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
 #include "base/secret_file.h"
+#include "base/text/utf8.h"
 #include "base/tls/tls_folder.h"
 #include "base/user_file.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr char kAuthorityFolder[] = "ca";
 constexpr char kAuthorityKeyFile[] = "ca.key";
 constexpr char kAuthorityName[] = "Lockstep";
+constexpr size_t kFolderNameBytesMax = 64;  // of a common name in X.509
 constexpr absl::Duration kTenYears = absl::Hours(24 * 3653);
 // Clocks of hosts differ.
 constexpr absl::Duration kBefore = absl::Hours(1);
@@ -126,8 +128,9 @@ absl::StatusOr<CertificateAuthority> LoadAuthority(const std::string& folder) {
 }
 
 bool IsFileName(const std::string& name) {
-  return !name.empty() && name[0] != '.' && !absl::StrContains(name, '/') &&
-         name != kAuthorityFolder;
+  return !name.empty() && name.size() <= kFolderNameBytesMax &&
+         name[0] != '.' && !absl::StrContains(name, '/') &&
+         IsPrintableUtf8(name) && name != kAuthorityFolder;
 }
 
 }  // namespace
@@ -175,8 +178,9 @@ absl::Status IssueCertificate(const std::string& folder,
                               const std::string& name, CertificateRole role,
                               const CertificateFolderOptions& options) {
   if (!IsFileName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", name, "' cannot be the name of a folder in ", folder));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Printable(name.substr(0, kFolderNameBytesMax)),
+                     "' cannot be the name of a folder in ", folder));
   }
   const std::string own = absl::StrCat(folder, "/", name);
   if (Exists(own)) {
