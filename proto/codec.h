@@ -29,6 +29,7 @@
 #include "protocol/ids.h"
 #include "protocol/job_command.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 #include "protocol/protocol.h"
 #include "protocol/record.h"
 #include "protocol/snapshot.h"
@@ -50,6 +51,7 @@ v1::Evidence ToProto(const protocol::Evidence& evidence);
 v1::JobSpec ToProto(const JobSpec& spec);
 v1::JobView ToProto(const JobView& view);
 v1::JobSummary ToProto(const JobSummary& summary);
+v1::LimitUse ToProto(const LimitUse& use);
 v1::JobCommand ToProto(JobCommand command);
 v1::Plan ToProto(const plan::Plan& plan);
 v1::Record ToProto(const record::Record& record);
@@ -65,6 +67,7 @@ absl::StatusOr<protocol::Evidence> FromProto(const v1::Evidence& evidence);
 absl::StatusOr<JobSpec> FromProto(const v1::JobSpec& spec);
 absl::StatusOr<JobView> FromProto(const v1::JobView& view);
 absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary);
+absl::StatusOr<LimitUse> FromProto(const v1::LimitUse& use);
 absl::StatusOr<JobCommand> FromProto(v1::JobCommand command);
 absl::StatusOr<plan::Plan> FromProto(const v1::Plan& plan);
 absl::StatusOr<record::Record> FromProto(const v1::Record& record);

@@ -205,6 +205,30 @@ absl::StatusOr<JobSummary> FromProto(const v1::JobSummary& summary) {
   return Decode<JobSummary>("JobSummary", summary);
 }
 
+v1::LimitUse ToProto(const LimitUse& use) {
+  v1::LimitUse to;
+  to.set_name(ToUtf8(use.name));
+  to.set_value(use.value);
+  if (use.used) to.set_used(*use.used);
+  to.set_highest(use.highest);
+  to.set_refused(use.refused);
+  return to;
+}
+
+void Read(const v1::LimitUse& from, LimitUse* to, Decoder* d) {
+  d->Name("name", from.name(), &to->name);
+  d->NotNegative("value", from.value(), &to->value);
+  if (from.has_used()) {
+    d->NotNegative("used", from.used(), &to->used.emplace());
+  }
+  d->NotNegative("highest", from.highest(), &to->highest);
+  d->NotNegative("refused", from.refused(), &to->refused);
+}
+
+absl::StatusOr<LimitUse> FromProto(const v1::LimitUse& use) {
+  return Decode<LimitUse>("LimitUse", use);
+}
+
 v1::JobCommand ToProto(JobCommand command) {
   return WireOf<v1::JobCommand>(command);
 }

@@ -81,6 +81,15 @@ absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
   return chunks.Take();
 }
 
+size_t RegistrationBytes(const RegisterChunk& chunk) {
+  size_t bytes = 0;
+  for (const Parameter& parameter : chunk.parameters) {
+    bytes += WireBytes(parameter);
+  }
+  for (const StateSpec& state : chunk.states) bytes += WireBytes(state);
+  return bytes;
+}
+
 std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles) {
   std::vector<PublishHandles> messages(1);
   size_t filled = 0;

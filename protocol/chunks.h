@@ -23,6 +23,10 @@ absl::StatusOr<std::vector<RegisterChunk>> CutIntoChunks(
     const std::vector<Parameter>& parameters,
     const std::vector<StateSpec>& states = {});
 
+// An upper bound of the bytes that the chunk's parameters and states take on
+// the wire.
+size_t RegistrationBytes(const RegisterChunk& chunk);
+
 // A rank's handles, in order. A handle that exceeds kChunkBytesMax has a
 // separate message; the codec refuses handles above 64 KiB.
 std::vector<PublishHandles> CutIntoMessages(std::vector<GroupHandle> handles);

@@ -28,6 +28,7 @@
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/journal/sqlite_journal.h"
+#include "server/limit_flags.h"
 #include "server/observe/log.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/server.h"
@@ -61,6 +62,7 @@ struct DaemonFlags {
   std::string journal = kJournalInMemory;
   std::string adoption_window;
   std::string log_level = "info";
+  LimitFlags limits;
 };
 
 void Declare(DaemonFlags* flags, CommandLine* line) {
@@ -98,6 +100,7 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
   line->Add("--log_level", &flags->log_level,
             "debug, info, warning, error or off")
       .ShowDefault();
+  flags->limits.AddTo(*line);
 }
 
 absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
@@ -107,6 +110,7 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
         "--insecure is for a daemon without TLS: leave it out with --tls");
   }
   options.insecure = flags.insecure;
+  options.limits = flags.limits.rpc();
   options.tls_folder = flags.tls;
   const auto listen = rpc::ParseAddress(flags.listen);
   if (!listen.ok()) return listen.status();
@@ -222,7 +226,8 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                    FileSystem* files, observe::Log* log) {
   core::Coordinator coordinator({.term = options.term,
                                  .adoption_window = adoption_window,
-                                 .secret_seed = DrawSecret()});
+                                 .secret_seed = DrawSecret(),
+                                 .limits = flags.limits.core()});
   journal::MemoryStore store;
   auto journal = OpenJournal(flags, &store);
   if (!journal.ok()) return journal.status();
@@ -262,6 +267,7 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                   trouble.message()));
             }
           },
+      .hello = flags.limits.hello(),
   });
   auto server = rpc::Server::Start(options, &loop);
   if (!server.ok()) return server.status();

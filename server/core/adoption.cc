@@ -113,6 +113,20 @@ bool Adoptions::Agrees(const Group& group, const protocol::Hello& hello) {
          group.spec == *hello.spec;
 }
 
+bool Adoptions::Has(const JobName& job, const protocol::Hello& hello) const {
+  const auto found = jobs_.find(job);
+  return found != jobs_.end() &&
+         std::any_of(found->second.begin(), found->second.end(),
+                     [&](const Group& group) { return Agrees(group, hello); });
+}
+
+size_t Adoptions::CountEpochs(absl::Time now) {
+  DropStale(now);
+  size_t count = 0;
+  for (const auto& [job, groups] : jobs_) count += groups.size();
+  return count;
+}
+
 Adoptions::Group& Adoptions::GroupOf(const JobName& job,
                                      const protocol::Hello& hello) {
   std::vector<Group>& groups = jobs_[job];

@@ -17,6 +17,7 @@
 #ifndef LOCKSTEP_SERVER_CORE_ADOPTION_H_
 #define LOCKSTEP_SERVER_CORE_ADOPTION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -51,6 +52,11 @@ class Adoptions {
 
   // Drops the offer of a worker that was allowed to leave.
   void Drop(const JobName& job, const protocol::Hello& hello);
+
+  // Whether another worker has offered this epoch of the job.
+  bool Has(const JobName& job, const protocol::Hello& hello) const;
+  // How many different epochs are offered, of all jobs.
+  size_t CountEpochs(absl::Time now);
 
   // "2 of 3 workers of its epoch 4 offer it for adoption"; empty without a
   // current offer.

@@ -47,7 +47,9 @@ absl::Status GoingDown() {
 }  // namespace
 
 Coordinator::Coordinator(const CoordinatorOptions& options)
-    : options_(options), secrets_(options.secret_seed) {}
+    : options_(options),
+      secrets_(options.secret_seed),
+      limits_(options.limits) {}
 Coordinator::~Coordinator() = default;
 
 void Coordinator::Restore(DurableState state) {
@@ -79,7 +81,7 @@ Effects Coordinator::Step(absl::Time now, const Event& event) {
   Begin(now);
   NoteLate(now);
   EffectSink out(options_.term, &durable_, &sessions_, &compilations_);
-  EventContext context{now, out, secrets_};
+  EventContext context{now, out, secrets_, limits_};
   std::visit([&](const auto& e) { On(e, context); }, event);
   ForgetOldest(context);
   for (const JobName& name : std::exchange(touched_, {})) Track(name);
@@ -327,7 +329,7 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
       return ReleaseLeaver(session, name, hello, context);
     return context.out.Close(session, UnknownJob(name));
   }
-  if (const absl::Status may = MayOffer(name, hello); !may.ok()) {
+  if (const absl::Status may = MayOffer(name, hello, context.now); !may.ok()) {
     return context.out.Close(session, may);
   }
   auto taken = adoptions_.Take(context.now, name, hello);
@@ -359,15 +361,22 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
 }
 
 absl::Status Coordinator::MayOffer(const JobName& name,
-                                   const protocol::Hello& hello) const {
+                                   const protocol::Hello& hello,
+                                   absl::Time now) {
   if (!hello.spec || hello.spec->name != name.value) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%s offers job %s without its spec", hello.worker.value, name.value));
   }
   const auto found = jobs_.find(name);
   if (absl::Status valid = Validate(*hello.spec); !valid.ok()) return valid;
-  if (found == jobs_.end()) return absl::OkStatus();
-  return Authorize(name, hello.token);
+  if (found != jobs_.end()) {
+    absl::Status may = Authorize(name, hello.token);
+    if (!may.ok()) return may;
+  }
+  if (adoptions_.Has(name, hello)) return absl::OkStatus();
+  const size_t others = live_.size() - live_.count(name);
+  return limits_.AdmitJob(
+      *hello.spec, static_cast<int64_t>(others + adoptions_.CountEpochs(now)));
 }
 
 void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
@@ -486,11 +495,14 @@ absl::Status Coordinator::Create(const JobSpec& spec, const std::string& token,
                                  const std::string& by, EventContext& context) {
   if (absl::Status valid = Validate(spec); !valid.ok()) return valid;
   const JobName name{spec.name};
-  if (const Job* job = Reach(name)) {
-    if (!job->over()) return CreateAgain(*job, spec, token);
+  const Job* job = Reach(name);
+  if (job != nullptr && !job->over()) return CreateAgain(*job, spec, token);
+  if (job != nullptr) {
     if (absl::Status may = Authorize(name, token); !may.ok()) return may;
-    Archive(name, by, context);
   }
+  const auto living = static_cast<int64_t>(live_.size());
+  if (absl::Status may = limits_.AdmitJob(spec, living); !may.ok()) return may;
+  if (job != nullptr) Archive(name, by, context);
   if (absl::Status free = NoOffersHold(name, context.now); !free.ok())
     return free;
   context.out.Record(name, record::JobCreated{spec, HashOfToken(token)});
@@ -592,6 +604,10 @@ absl::Status Coordinator::Authorize(const JobName& job,
   if (TokenOpens(token, found->second.token_hash)) return absl::OkStatus();
   return absl::PermissionDeniedError(
       absl::StrFormat("the token is not that of job %s", job.value));
+}
+
+std::vector<LimitUse> Coordinator::LimitUses() const {
+  return limits_.Uses(static_cast<int64_t>(live_.size()));
 }
 
 std::vector<JobSummary> Coordinator::Jobs() const {

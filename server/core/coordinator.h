@@ -40,11 +40,13 @@
 #include "absl/time/time.h"
 #include "plan/ir.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 #include "server/core/adoption.h"
 #include "server/core/deadlines.h"
 #include "server/core/durable_state.h"
 #include "server/core/event.h"
 #include "server/core/job.h"
+#include "server/core/limits.h"
 #include "server/core/refusals.h"
 #include "server/core/secret.h"
 #include "server/core/session_table.h"
@@ -63,6 +65,7 @@ struct CoordinatorOptions {
   // The seed of session secrets: at least 32 unpredictable bytes, different for
   // each daemon and each restart. Tests may leave it empty.
   std::string secret_seed = {};
+  LimitValues limits = {};
 };
 
 class Coordinator {
@@ -94,6 +97,7 @@ class Coordinator {
                                              const std::string& digest) const;
   // OK, NotFound or PermissionDenied: whether `token` opens this job.
   absl::Status Authorize(const JobName& job, const std::string& token) const;
+  std::vector<LimitUse> LimitUses() const;
   // All durable promises; equal after a replay of the same records.
   const DurableState& durable() const { return durable_; }
 
@@ -138,8 +142,8 @@ class Coordinator {
                  const protocol::Hello& hello, EventContext& context);
   void ReleaseLeaver(SessionId session, const JobName& name,
                      const protocol::Hello& hello, EventContext& context);
-  absl::Status MayOffer(const JobName& name,
-                        const protocol::Hello& hello) const;
+  absl::Status MayOffer(const JobName& name, const protocol::Hello& hello,
+                        absl::Time now);
   void Adopt(const JobName& name, record::JobAdopted adopted,
              EventContext& context);
   // OK, or why no job of this name may be created or joined now.
@@ -171,6 +175,7 @@ class Coordinator {
 
   const CoordinatorOptions options_;
   SecretSource secrets_;
+  Limits limits_;
   DurableState durable_;
   SessionTable sessions_;
   std::map<JobName, Job> jobs_;

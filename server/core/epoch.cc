@@ -86,7 +86,8 @@ std::optional<EpochEnd> Epoch::On(int rank,
                                   const protocol::RegisterChunk& message,
                                   EpochContext& context) {
   if (registered_) return std::nullopt;  // a repetition
-  const absl::Status added = registry_.Add(rank, message);
+  const absl::Status added =
+      registry_.Add(rank, message, &context.event.limits);
   if (!added.ok()) {
     return context.Mismatch(rank, std::string(added.message()));
   }

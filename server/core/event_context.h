@@ -5,15 +5,18 @@
 
 #include "absl/time/time.h"
 #include "server/core/effect_sink.h"
+#include "server/core/limits.h"
 #include "server/core/secret.h"
 
 namespace lockstep::core {
 
-// The time, the sink for effects, and the source of secrets.
+// The time, the sink for effects, the source of secrets, and the limits of the
+// coordinator.
 struct EventContext {
   absl::Time now;
   EffectSink& out;
   SecretSource& secrets;
+  Limits& limits;
 };
 
 }  // namespace lockstep::core

@@ -54,6 +54,7 @@
 #include "server/core/event_context.h"
 #include "server/core/formation.h"
 #include "server/core/job_log.h"
+#include "server/core/join_rate.h"
 #include "server/core/link_history.h"
 #include "server/core/recovery_tracker.h"
 #include "server/core/restart_budget.h"
@@ -299,6 +300,7 @@ class Job {
   // known after the epoch's end.
   std::map<WorkerName, std::string> proofs_;
   RestartBudget budget_;
+  JoinRate joins_;
   LinkHistory links_;
   // The epochs of other jobs of this name that were noted.
   std::set<std::string> foreign_;

@@ -42,6 +42,9 @@ void Job::OnHello(SessionId session, const protocol::Hello& hello,
     return context.out.Close(session, stranger->why);
   }
   if (std::holds_alternative<NewIncarnation>(admission)) {
+    const absl::Status may =
+        context.limits.AdmitJoin(spec(), hello.worker, &joins_, context.now);
+    if (!may.ok()) return context.out.Close(session, may);
     BeginLife(session, hello, context);
   } else {
     ContinueLife(session, hello, context);

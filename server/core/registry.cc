@@ -3,11 +3,13 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "protocol/chunks.h"
 #include "protocol/state.h"
 
 namespace lockstep::core {
 
-absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
+absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk,
+                           Limits* limits) {
   Rank& of = ranks_[rank];
   if (of.complete && of.repeats) return absl::OkStatus();
   if (of.complete) {
@@ -31,6 +33,13 @@ absl::Status Registry::Add(int rank, const protocol::RegisterChunk& chunk) {
     return absl::ResourceExhaustedError(
         absl::StrFormat("registers more than %d tensors of state", kStatesMax));
   }
+  const auto added = static_cast<int64_t>(chunk.parameters.size());
+  const int64_t bytes =
+      of.bytes + static_cast<int64_t>(protocol::RegistrationBytes(chunk));
+  absl::Status admitted = limits->AdmitRegistration(parameters_ + added, bytes);
+  if (!admitted.ok()) return admitted;
+  parameters_ += added;
+  of.bytes = bytes;
   of.states.insert(of.states.end(), chunk.states.begin(), chunk.states.end());
   of.parameters.insert(of.parameters.end(), chunk.parameters.begin(),
                        chunk.parameters.end());
@@ -50,6 +59,7 @@ void Registry::Repeat(int rank) {
   if (of.complete) {
     of.repeats = true;
   } else {
+    parameters_ -= static_cast<int64_t>(of.parameters.size());
     of = {};
   }
 }
@@ -68,6 +78,7 @@ Registrations Registry::Take() {
     registrations.halos.push_back(std::exchange(rank.halos, {}));
     registrations.states.push_back(std::exchange(rank.states, {}));
   }
+  parameters_ = 0;
   return registrations;
 }
 

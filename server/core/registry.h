@@ -20,6 +20,7 @@
 #include "protocol/parameter.h"
 #include "protocol/registration.h"
 #include "protocol/transport_facts.h"
+#include "server/core/limits.h"
 
 namespace lockstep::core {
 
@@ -38,8 +39,10 @@ class Registry {
       : ranks_(world_size), parameters_max_(parameters_max) {}
 
   // InvalidArgument: a chunk that is not the next one. ResourceExhausted: more
-  // parameters than the limit, or more state than kStatesMax.
-  absl::Status Add(int rank, const protocol::RegisterChunk& chunk);
+  // parameters than the limit, more state than kStatesMax, or more than
+  // `limits` admit.
+  absl::Status Add(int rank, const protocol::RegisterChunk& chunk,
+                   Limits* limits);
 
   // The rank has a new stream and sends its chunks again from 0.
   void Repeat(int rank);
@@ -62,12 +65,14 @@ class Registry {
     std::vector<protocol::AxisGroupDeclaration> groups;
     std::vector<HaloSpec> halos;
     uint32_t next = 0;
+    int64_t bytes = 0;  // of parameters and states, on the wire
     bool complete = false;
     bool repeats = false;  // sends a complete registration again
   };
 
   std::vector<Rank> ranks_;
   const int64_t parameters_max_;
+  int64_t parameters_ = 0;  // of all ranks
   int completed_ = 0;
 };
 

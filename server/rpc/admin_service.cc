@@ -94,6 +94,27 @@ grpc::ServerUnaryReactor* AdminService::ListJobs(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AdminService::ListLimits(
+    grpc::CallbackServerContext* call, const v1::ListLimitsRequest* request,
+    v1::ListLimitsResponse* response) {
+  absl::StatusOr<Admitted> admitted = AdmitOperator(call, *request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
+
+  *response->mutable_header() = ToProto(admitted->header);
+  auto* reactor = call->DefaultReactor();
+  context_->loop->ListLimits([reactor, response, limits = context_->limits](
+                                 absl::StatusOr<std::vector<LimitUse>> uses) {
+    if (!uses.ok()) return reactor->Finish(ToGrpc(uses.status()));
+    for (const auto& some : {*uses, limits->Uses()}) {
+      for (const LimitUse& use : some) {
+        *response->add_limits() = proto::ToProto(use);
+      }
+    }
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::DescribeJob(
     grpc::CallbackServerContext* call, const v1::DescribeJobRequest* request,
     v1::DescribeJobResponse* response) {

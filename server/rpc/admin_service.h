@@ -26,6 +26,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* call,
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* ListLimits(
+      grpc::CallbackServerContext* call, const v1::ListLimitsRequest* request,
+      v1::ListLimitsResponse* response) override;
   grpc::ServerUnaryReactor* DescribeJob(
       grpc::CallbackServerContext* call, const v1::DescribeJobRequest* request,
       v1::DescribeJobResponse* response) override;

@@ -25,6 +25,14 @@ ConnectionLimit::AcceptDecision ConnectionLimit::Accepted(int descriptor,
               descriptor, limit, kReserve)};
 }
 
+std::string ConnectionLimit::Full(int64_t connections_max, absl::Time now) {
+  if (!CountRefusal(now)) return "";
+  return absl::StrFormat(
+      "%d connections are open, and no more are taken (lockstepd "
+      "--connections_max): connections are refused until others are closed",
+      connections_max);
+}
+
 std::string ConnectionLimit::NotAccepted(int error, absl::Time now) {
   if (!CountRefusal(now)) return "";
   return absl::StrFormat(

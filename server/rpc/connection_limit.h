@@ -37,6 +37,10 @@ class ConnectionLimit {
   // descriptors.
   AcceptDecision Accepted(int descriptor, int64_t limit, absl::Time now);
 
+  // A connection is refused, because `connections_max` are open. Returns the
+  // log line, if any.
+  std::string Full(int64_t connections_max, absl::Time now);
+
   // Accepting failed with `error`, an errno. Returns the log line, if any.
   std::string NotAccepted(int error, absl::Time now);
 

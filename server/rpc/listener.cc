@@ -252,10 +252,15 @@ bool Listener::AcceptAll(int socket) {
 }
 
 void Listener::Keep(FileDescriptor connection) {
+  RpcLimits* const limits = callbacks_.limits;
+  if (limits != nullptr &&
+      !limits->AdmitConnection(connection.get(), clock_.Now())) {
+    return Warn(limit_.Full(limits->values().connections, clock_.Now()));
+  }
   const auto decision =
       limit_.Accepted(connection.get(), OpenFilesLimit(), clock_.Now());
   Warn(decision.log);
-  if (!decision.keep) return;
+  if (!decision.keep) return CountRefused();
   callbacks_.on_connection(std::move(connection));
 }
 
@@ -267,8 +272,15 @@ int Listener::RefuseOne(int socket, int why) {
     if (!refused.valid()) error = errno;
   }
   spare_ = Spare();
-  if (error == 0) Warn(limit_.NotAccepted(why, clock_.Now()));
+  if (error == 0) {
+    CountRefused();
+    Warn(limit_.NotAccepted(why, clock_.Now()));
+  }
   return error;
+}
+
+void Listener::CountRefused() {
+  if (callbacks_.limits != nullptr) callbacks_.limits->CountRefusedConnection();
 }
 
 void Listener::Warn(const std::string& line) const {

@@ -5,7 +5,7 @@
 // listener continues after every error, closes connections that cannot be kept
 // (connection_limit.h), and logs that.
 //
-// Threads: its own, `ls-accept`, which calls both callbacks and blocks only in
+// Threads: its own, `ls-accept`, which calls all callbacks and blocks only in
 // poll(). The methods from one thread.
 
 #ifndef LOCKSTEP_SERVER_RPC_LISTENER_H_
@@ -22,6 +22,7 @@
 #include "base/file_descriptor.h"
 #include "server/rpc/address.h"
 #include "server/rpc/connection_limit.h"
+#include "server/rpc/limits.h"
 
 namespace lockstep::rpc {
 
@@ -32,6 +33,8 @@ class Listener {
     std::function<void(FileDescriptor)> on_connection;
     // A line for the log. May be empty.
     std::function<void(const std::string&)> on_warning;
+    // Admits connections, and counts those that are refused. May be null.
+    RpcLimits* limits = nullptr;
   };
 
   // Binds every address of the host name, all to one port. An unspecified
@@ -62,6 +65,7 @@ class Listener {
   // using the spare descriptor. Returns 0 or an errno: EAGAIN if no connection
   // waits, `why` if another thread has taken the descriptor.
   int RefuseOne(int socket, int why);
+  void CountRefused();
   void Warn(const std::string& line) const;
 
   const Address address_;

@@ -76,6 +76,9 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
                               kSilenceMilliseconds);
 }
 
+// Far more than a worker or an operator opens on one connection.
+constexpr int kStreamsPerConnection = 1000;
+
 // Closes connections that have had no call for a while.
 void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
   const auto milliseconds = [](absl::Duration duration) {
@@ -85,6 +88,8 @@ void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
                               milliseconds(options.handshake_timeout));
   builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                               milliseconds(options.idle_timeout));
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kStreamsPerConnection);
 }
 
 // A gRPC server behind a Listener.
@@ -113,9 +118,11 @@ struct Listening {
   }
 };
 
-absl::StatusOr<std::unique_ptr<Listening>> Listen(
-    grpc::ServerBuilder* builder, const Address& address,
-    const ServerOptions& options, const std::string& tls_folder) {
+absl::StatusOr<std::unique_ptr<Listening>> Listen(grpc::ServerBuilder* builder,
+                                                  const Address& address,
+                                                  const ServerOptions& options,
+                                                  const std::string& tls_folder,
+                                                  RpcLimits* limits) {
   auto credentials = proto::MakeServerCredentials(tls_folder);
   if (!credentials.ok()) return credentials.status();
   auto listener = Listener::Bind(address);
@@ -123,6 +130,8 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(
   auto listening = std::make_unique<Listening>();
   listening->listener = *std::move(listener);
   SetIdleLimits(options, builder);
+  builder->SetMaxReceiveMessageSize(
+      static_cast<int>(options.limits.message_bytes));
   listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       *std::move(credentials));
@@ -135,7 +144,8 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(
            [own = listening.get()](FileDescriptor connection) {
              own->HandOver(std::move(connection));
            },
-       .on_warning = options.on_warning});
+       .on_warning = options.on_warning,
+       .limits = limits});
   return listening;
 }
 
@@ -143,6 +153,7 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(
 
 struct Server::Parts {
   LiveTokens tokens;
+  RpcLimits limits;
   OpenCalls calls;
   ServiceContext context;
   CoordinatorService coordinator{&context};
@@ -165,19 +176,21 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
                                       .files = options.token_files,
                                       .interval = options.token_interval,
                                       .log = options.on_warning}),
-                .context = {loop, nullptr, nullptr, options.term},
+                .limits = RpcLimits(options.limits),
+                .context = {loop, nullptr, nullptr, nullptr, options.term},
                 .address = options.listen,
                 .health_address = options.health});
   parts->context.calls = &parts->calls;
   parts->context.tokens = &parts->tokens;
+  parts->context.limits = &parts->limits;
 
   grpc::ServerBuilder builder;
   builder.RegisterService(&parts->coordinator);
   builder.RegisterService(&parts->admin);
-  builder.SetMaxReceiveMessageSize(kMessageBytesMax);
   builder.SetOption(std::make_unique<Reflection>(true));
   SetKeepalive(&builder);
-  auto server = Listen(&builder, parts->address, options, options.tls_folder);
+  auto server = Listen(&builder, parts->address, options, options.tls_folder,
+                       &parts->limits);
   if (!server.ok()) return server.status();
   parts->server = *std::move(server);
   parts->address = parts->server->listener->address();
@@ -187,7 +200,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     health_builder.RegisterCallbackGenericService(&parts->nothing_else);
     health_builder.SetOption(std::make_unique<Reflection>(false));
     auto health = Listen(&health_builder, *parts->health_address, options,
-                         /*tls_folder=*/"");
+                         /*tls_folder=*/"", &parts->limits);
     if (!health.ok()) return health.status();
     parts->health = *std::move(health);
     parts->health_address = parts->health->listener->address();

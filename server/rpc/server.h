@@ -21,12 +21,11 @@
 #include "absl/time/time.h"
 #include "protocol/ids.h"
 #include "server/rpc/address.h"
+#include "server/rpc/limits.h"
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
 
 namespace lockstep::rpc {
-
-inline constexpr int kMessageBytesMax = 4 << 20;
 
 struct ServerOptions {
   Address listen{"127.0.0.1", 7070};
@@ -44,6 +43,7 @@ struct ServerOptions {
   TokenFiles token_files;
   absl::Duration token_interval = absl::Seconds(2);
   LeaderTerm term{1};
+  RpcLimitValues limits;
   // A connection is closed if it has not begun HTTP/2 by handshake_timeout, or
   // has had no call for idle_timeout.
   absl::Duration handshake_timeout = absl::Seconds(10);

@@ -4,6 +4,7 @@
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 
 #include "protocol/ids.h"
+#include "server/rpc/limits.h"
 #include "server/rpc/live_tokens.h"
 #include "server/rpc/open_calls.h"
 #include "server/runtime/coordinator_loop.h"
@@ -15,6 +16,7 @@ struct ServiceContext {
   runtime::CoordinatorLoop* loop;
   OpenCalls* calls;
   const LiveTokens* tokens;
+  RpcLimits* limits;
   LeaderTerm term;
 };
 

@@ -1,5 +1,7 @@
 #include "server/rpc/session_reactor.h"
 
+#include <grpc/grpc.h>
+
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/text/utf8.h"
+#include "lockstep/v1/session.grpc.pb.h"
 #include "proto/codec.h"
 #include "server/rpc/status.h"
 
@@ -21,6 +24,51 @@ grpc::ByteBuffer Bytes(const v1::ToWorker& message) {
           .ok(),
       "a message of ours serialises");
   return bytes;
+}
+
+// About the memory of a message: what it holds besides its struct. Lists that
+// several messages share count in each.
+int64_t HeldBytes(const protocol::Welcome& welcome) {
+  int64_t bytes = 0;
+  for (const std::string& name : welcome.spec.workers) {
+    bytes += static_cast<int64_t>(sizeof name + name.size());
+  }
+  return bytes;
+}
+
+int64_t HeldBytes(const protocol::EpochFormed& formed) {
+  constexpr int64_t kStrings = 128;
+  return static_cast<int64_t>(formed.members.size()) *
+         (int64_t{sizeof(protocol::Member)} + kStrings);
+}
+
+int64_t HeldBytes(const protocol::GroupHandles& group) {
+  int64_t bytes = 0;
+  for (const std::string& handle : group.handles) {
+    bytes += static_cast<int64_t>(sizeof handle + handle.size());
+  }
+  return bytes;
+}
+
+int64_t HeldBytes(const protocol::Decide& decide) {
+  return static_cast<int64_t>(decide.decisions.size() *
+                              sizeof(protocol::Decision));
+}
+
+int64_t HeldBytes(const protocol::EpochEnded& ended) {
+  return static_cast<int64_t>(ended.cause.message.size());
+}
+
+int64_t BytesOf(const protocol::ToWorker& message) {
+  const int64_t held = std::visit(
+      [](const auto& body) -> int64_t {
+        if constexpr (requires { HeldBytes(body); }) {
+          return HeldBytes(body);
+        }
+        return 0;
+      },
+      message.body);
+  return int64_t{sizeof message} + held;
 }
 
 }  // namespace
@@ -38,6 +86,8 @@ SessionReactor* SessionReactor::Start(const ServiceContext* context,
 
 void SessionReactor::OnReadDone(bool ok) {
   if (!ok) {
+    is_without_message_ =
+        grpc_call_failed_before_recv_message(call_->c_call()) == 0;
     why_ = call_->IsCancelled() ? "its stream broke" : "it closed its stream";
     return Close(absl::OkStatus());
   }
@@ -48,6 +98,7 @@ void SessionReactor::OnReadDone(bool ok) {
 
 absl::StatusOr<protocol::ToCoordinator> SessionReactor::Judge() {
   v1::ToCoordinator wire;
+  context_->limits->NoteMessage(static_cast<int64_t>(in_.Length()));
   if (!grpc::SerializationTraits<v1::ToCoordinator>::Deserialize(&in_, &wire)
            .ok()) {
     return absl::InvalidArgumentError("bytes that are no message");
@@ -86,7 +137,10 @@ void SessionReactor::RefuseAndClose(const absl::Status& status) {
 bool SessionReactor::Send(const protocol::ToWorker& message) {
   MutexLock lock(&mutex_);
   if (last_word_) return true;  // it is being closed already
-  if (outbox_.size() >= kOutboxMax) return false;
+  const auto messages = static_cast<int64_t>(outbox_.size()) + 1;
+  const int64_t bytes = outbox_bytes_ + BytesOf(message);
+  if (!context_->limits->AdmitUnread(messages, bytes)) return false;
+  outbox_bytes_ = bytes;
   outbox_.push_back(message);
   Advance();
   return true;
@@ -100,14 +154,19 @@ void SessionReactor::Close(const absl::Status& status) {
 
 void SessionReactor::Abandon() {
   MutexLock lock(&mutex_);
-  outbox_.clear();
+  DropOutbox();
   if (!done_) call_->TryCancel();
+}
+
+void SessionReactor::DropOutbox() {
+  outbox_.clear();
+  outbox_bytes_ = 0;
 }
 
 void SessionReactor::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
-  if (!ok) outbox_.clear();  // the stream broke
+  if (!ok) DropOutbox();  // the stream broke
   Advance();
 }
 
@@ -116,6 +175,7 @@ void SessionReactor::Advance() {
   if (!outbox_.empty()) {
     writing_ = true;
     out_ = Bytes(proto::ToProto(outbox_.front()));
+    outbox_bytes_ -= BytesOf(outbox_.front());
     outbox_.pop_front();
     StartWrite(&out_);
   } else if (last_word_) {
@@ -128,6 +188,9 @@ void SessionReactor::OnDone() {
   {
     MutexLock lock(&mutex_);
     done_ = true;
+  }
+  if (is_without_message_ && call_->IsCancelled()) {
+    context_->limits->CountRefusedMessage();
   }
   context_->loop->Closed(session_, why_);
   counted_.End();

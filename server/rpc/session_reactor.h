@@ -6,7 +6,8 @@
 //
 // Reads one message at a time: the next is read when the loop has applied the
 // last, so that a flooding worker only fills its own stream. Writes one message
-// at a time from a bounded outbox and encodes it just before.
+// at a time from an outbox, bounded by number and bytes (limits.h), and encodes
+// it just before.
 //
 //   open ──Close──▶ closing ──outbox written──▶ finished ──▶ OnDone
 //     ╰── the stream broke ──────────────────────▲
@@ -19,6 +20,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -39,9 +41,6 @@ class SessionReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public runtime::SessionStream {
  public:
-  // The most messages that may wait until the worker reads them.
-  static constexpr size_t kOutboxMax = 1024;
-
   // Begins to read. The reactor deletes itself.
   static SessionReactor* Start(const ServiceContext* context,
                                grpc::CallbackServerContext* call);
@@ -65,6 +64,7 @@ class SessionReactor final
   absl::StatusOr<protocol::ToCoordinator> Judge();
   void RefuseAndClose(const absl::Status& status);
 
+  void DropOutbox() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next outgoing operation: a write, the finish, or nothing.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -79,10 +79,15 @@ class SessionReactor final
   // Why the stream ended; used by the reading side only.
   const char* why_ = "it was closed";
 
+  // The last read failed, and the stream did not break. It ended, or gRPC
+  // refused a message that was too large: then it cancels the call.
+  bool is_without_message_ = false;
+
   // Locked whenever a gRPC operation is started, so that none follows the last
   // one; gRPC calls back on other threads only.
   Mutex mutex_;
   std::deque<protocol::ToWorker> outbox_ ABSL_GUARDED_BY(mutex_);
+  int64_t outbox_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // about
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;  // start no operation
   bool done_ ABSL_GUARDED_BY(mutex_) = false;      // the call is destroyed

@@ -45,6 +45,7 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
       watches_([this](const JobName& job, absl::Time now) {
         return ViewOf(job, now);
       }),
+      hellos_(wiring_.hello),
       loop_("ls-coordinator", wiring_.clock),
       wake_(&loop_, [this] { Apply(core::TimerExpired{}); }),
       show_(&loop_,
@@ -53,6 +54,7 @@ CoordinatorLoop::CoordinatorLoop(Wiring wiring)
               ArmTimers();
             }),
       abandon_(&loop_, [this] { AbandonOverdue(); }),
+      silent_(&loop_, [this] { CloseSilent(); }),
       compile_threads_(wiring_.plans) {
   wiring_.journal->OnTrouble([this](absl::Status trouble) {
     loop_.Post([this, trouble = std::move(trouble)] { NoteTrouble(trouble); });
@@ -214,12 +216,30 @@ void CoordinatorLoop::AbandonOverdue() {
   if (!closing_.empty()) abandon_.Set(closing_.front().first);
 }
 
+void CoordinatorLoop::CloseSilent() {
+  for (const core::SessionId session :
+       hellos_.TakeExpired(loop_.clock().Now())) {
+    Close(session, absl::DeadlineExceededError(absl::StrCat(
+                       "no Hello was received within ",
+                       absl::FormatDuration(hellos_.limits().timeout))));
+  }
+  silent_.Set(hellos_.Next());
+}
+
 core::SessionId CoordinatorLoop::Open(std::shared_ptr<SessionStream> stream) {
   const core::SessionId session{next_session_.fetch_add(1)};
   loop_.Post([this, session, stream = std::move(stream)] {
     sessions_open_->Set(static_cast<double>(sessions_.size() + 1));
     sessions_.emplace(session, stream);
-    if (draining_) Close(session, GoingDown());
+    if (draining_) return Close(session, GoingDown());
+    if (const auto oldest = hellos_.Add(session, loop_.clock().Now())) {
+      Close(*oldest,
+            absl::UnavailableError(absl::StrCat(
+                "more than ", hellos_.limits().streams,
+                " streams wait for their first message, Hello, and this one "
+                "has waited longest (lockstepd --hello_streams_max)")));
+    }
+    silent_.Set(hellos_.Next());
   });
   return session;
 }
@@ -228,6 +248,7 @@ void CoordinatorLoop::Receive(core::SessionId session,
                               protocol::ToCoordinator message) {
   loop_.Post([this, session, message = std::move(message)]() mutable {
     received_->Add();
+    hellos_.Remove(session);
     Apply(core::MessageReceived{session, std::move(message)});
     const auto found = sessions_.find(session);
     if (found != sessions_.end()) found->second->Applied();
@@ -237,6 +258,7 @@ void CoordinatorLoop::Receive(core::SessionId session,
 void CoordinatorLoop::Closed(core::SessionId session, std::string why) {
   loop_.Post([this, session, why = std::move(why)] {
     sessions_.erase(session);
+    hellos_.Remove(session);
     sessions_open_->Set(static_cast<double>(sessions_.size()));
     Apply(core::SessionClosed{session, why});
   });
@@ -331,6 +353,14 @@ void CoordinatorLoop::FindPlan(JobName job, std::string token,
     if (plan != nullptr) return reply(std::move(plan));
     reply(absl::NotFoundError(
         absl::StrCat("job ", job.value, " has no plan ", digest, " now")));
+  });
+}
+
+void CoordinatorLoop::ListLimits(Reply<std::vector<LimitUse>> reply) {
+  loop_.Post([this, reply = std::move(reply)]() mutable {
+    std::vector<LimitUse> uses = wiring_.coordinator->LimitUses();
+    for (LimitUse& use : hellos_.Uses()) uses.push_back(std::move(use));
+    reply(std::move(uses));
   });
 }
 

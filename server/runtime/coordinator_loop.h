@@ -37,6 +37,7 @@
 #include "base/telemetry.h"
 #include "plan/ir.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 #include "protocol/protocol.h"
 #include "server/core/coordinator.h"
 #include "server/core/event.h"
@@ -45,6 +46,7 @@
 #include "server/runtime/compaction.h"
 #include "server/runtime/compile_threads.h"
 #include "server/runtime/durability_gate.h"
+#include "server/runtime/hello_waits.h"
 #include "server/runtime/replay.h"
 #include "server/runtime/watches.h"
 
@@ -82,12 +84,14 @@ class CoordinatorLoop {
     std::function<void(absl::Status)> on_journal_failure;
     // The journal's Trouble (journal.h), for the log. May be empty.
     std::function<void(absl::Status)> on_journal_trouble = nullptr;
+    HelloLimits hello = {};
   };
   explicit CoordinatorLoop(Wiring wiring);
   ~CoordinatorLoop();
 
   // --- Streams --------------------------------------------------------------
-  // While draining, a new stream is closed at once.
+  // While draining, a new stream is closed at once; and later if it does not
+  // say Hello in time (hello_waits.h).
   core::SessionId Open(std::shared_ptr<SessionStream> stream);
   // Applied() follows.
   void Receive(core::SessionId session, protocol::ToCoordinator message);
@@ -113,6 +117,8 @@ class CoordinatorLoop {
   void DescribeJob(JobName job, std::string token, Reply<JobView> reply);
   void FindPlan(JobName job, std::string token, std::string digest,
                 Reply<std::shared_ptr<const plan::Plan>> reply);
+  // The limits of the coordinator and of streams.
+  void ListLimits(Reply<std::vector<LimitUse>> reply);
   // Returns the id for Unwatch, which releases the watcher and may be called
   // after its End.
   uint64_t Watch(JobName job, std::string token,
@@ -142,6 +148,7 @@ class CoordinatorLoop {
   void Deliver(const core::Note& effect);
   void Close(core::SessionId session, const absl::Status& status);
   void AbandonOverdue();
+  void CloseSilent();
   void ArmTimers();
 
   template <typename MakeEvent>
@@ -160,6 +167,7 @@ class CoordinatorLoop {
   // Used on the loop thread only.
   DurabilityGate gate_;
   Watches watches_;
+  HelloWaits hellos_;
   std::map<core::SessionId, std::shared_ptr<SessionStream>> sessions_;
   // Closed sessions that have not ended yet, with their deadline.
   std::deque<std::pair<absl::Time, core::SessionId>> closing_;
@@ -174,6 +182,7 @@ class CoordinatorLoop {
   Loop::Timer wake_;
   Loop::Timer show_;
   Loop::Timer abandon_;
+  Loop::Timer silent_;
   CompileThreads compile_threads_;  // posts to the loop
 };
 

@@ -74,7 +74,10 @@ TEST(CutIntoChunksTest, LongNamesAndManyDimensionsAreCounted) {
     parameter.shape.assign(32, int64_t{1} << 40);
   }
   const auto chunks = *protocol::CutIntoChunks(parameters);
-  for (const auto& chunk : chunks) EXPECT_LT(WireBytes(chunk), kMiB);
+  for (const auto& chunk : chunks) {
+    EXPECT_LT(WireBytes(chunk), kMiB);
+    EXPECT_GT(protocol::RegistrationBytes(chunk), WireBytes(chunk) * 9 / 10);
+  }
   EXPECT_TRUE(Join(chunks) == parameters);
 }
 

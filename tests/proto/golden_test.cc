@@ -87,6 +87,8 @@ std::vector<Golden> RequestsAndResponses() {
       ToProto(fill::Filled<protocol::Evidence>(source));
   auto list = AdminResponse<v1::ListJobsResponse>();
   *list.add_jobs() = ToProto(fill::Filled<JobSummary>(source));
+  auto limits = AdminResponse<v1::ListLimitsResponse>();
+  *limits.add_limits() = ToProto(fill::Filled<LimitUse>(source));
   auto describe = AdminResponse<v1::DescribeJobResponse>();
   *describe.mutable_view() = ToProto(JobView{});
   auto watch = AdminResponse<v1::WatchJobResponse>();
@@ -100,6 +102,8 @@ std::vector<Golden> RequestsAndResponses() {
       GoldenOf("create_job_response", AdminResponse<v1::CreateJobResponse>()),
       GoldenOf("list_jobs_request", AdminRequest<v1::ListJobsRequest>()),
       GoldenOf("list_jobs_response", list),
+      GoldenOf("list_limits_request", AdminRequest<v1::ListLimitsRequest>()),
+      GoldenOf("list_limits_response", limits),
       GoldenOf("describe_job_request", AdminRequest<v1::DescribeJobRequest>()),
       GoldenOf("describe_job_response", describe),
       GoldenOf("watch_job_request", AdminRequest<v1::WatchJobRequest>()),

@@ -63,6 +63,7 @@ TEST(RoundTripTest, Specs) { ExpectRoundTrips<JobSpec>(); }
 TEST(RoundTripTest, Views) {
   ExpectRoundTrips<JobView>();
   ExpectRoundTrips<JobSummary>();
+  ExpectRoundTrips<LimitUse>();
 }
 TEST(RoundTripTest, Evidence) { ExpectRoundTrips<protocol::Evidence>(); }
 

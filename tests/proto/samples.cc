@@ -66,6 +66,7 @@ std::vector<Sample> WordSamples(fill::Source& source) {
   AddWord<record::DurableJob>("durable_job", source, &samples);
   AddWord<JobView>("job_view", source, &samples);
   AddWord<JobSummary>("job_summary", source, &samples);
+  AddWord<LimitUse>("limit_use", source, &samples);
   AddWord<plan::Plan>("plan", source, &samples);
   source.Begin();
   samples.push_back(

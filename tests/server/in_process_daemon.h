@@ -30,7 +30,10 @@ class InProcessDaemon {
  public:
   explicit InProcessDaemon(rpc::ServerOptions options = {},
                            journal::MemoryStore* store = nullptr,
-                           const rpc::Address& listen = {"127.0.0.1", 0}) {
+                           const rpc::Address& listen = {"127.0.0.1", 0},
+                           const core::LimitValues& limits = {},
+                           const runtime::HelloLimits& hello = {})
+      : coordinator_({.limits = limits}) {
     auto journal = std::make_unique<journal::MemoryJournal>(
         store == nullptr ? &store_ : store);
     const runtime::JournalCodec codec = {
@@ -47,9 +50,9 @@ class InProcessDaemon {
             .clock = &clock_,
             .events = &silence_,
             .metrics = &metrics_,
-            .on_journal_failure = [](const absl::Status&) {
-              Fatal("a memory journal failed");
-            }});
+            .on_journal_failure =
+                [](const absl::Status&) { Fatal("a memory journal failed"); },
+            .hello = hello});
     options.listen = listen;
     auto server = rpc::Server::Start(options, loop_.get());
     Check(server.ok(), "the port can be bound");
@@ -66,7 +69,7 @@ class InProcessDaemon {
     void Note(const JobName&, const std::string&) override {}
   };
 
-  core::Coordinator coordinator_{{}};
+  core::Coordinator coordinator_;
   journal::MemoryStore store_;
   SystemClock clock_;
   Silence silence_;

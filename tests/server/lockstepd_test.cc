@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -119,6 +120,34 @@ TEST(LockstepdTest, ThePortFileHoldsTheAddress) {
   Lockstepd daemon({"--port_file", path});
   EXPECT_EQ(ReadWhole(&files, path).value(), daemon.address() + "\n");
   EXPECT_TRUE(files.Remove(path).ok());
+}
+
+TEST(LockstepdTest, ItsFlagsAreItsLimits) {
+  Lockstepd daemon({"--jobs_max", "1", "--workers_max", "2", "--parameters_max",
+                    "3", "--joins_per_second", "4", "--client_bytes_max",
+                    "5MiB", "--message_bytes_max", "6MiB", "--connections_max",
+                    "7", "--hello_streams_max", "8", "--hello_timeout", "9s"});
+  const auto admin = v1::Admin::NewStub(ChannelTo(daemon.address()));
+  v1::ListLimitsResponse response;
+  grpc::ClientContext call;
+  SetDeadline(&call);
+  ASSERT_TRUE(admin->ListLimits(&call, {}, &response).ok());
+  std::map<std::string, int64_t> limits;
+  for (const v1::LimitUse& use : response.limits()) {
+    limits[use.name()] = use.value();
+  }
+  const std::map<std::string, int64_t> given = {{"jobs", 1},
+                                                {"workers_per_job", 2},
+                                                {"parameters_per_job", 3},
+                                                {"joins_per_second", 4},
+                                                {"registration_bytes", 5 << 20},
+                                                {"unread_bytes", 5 << 20},
+                                                {"unread_messages", 1024},
+                                                {"message_bytes", 6 << 20},
+                                                {"connections", 7},
+                                                {"streams_without_hello", 8},
+                                                {"hello_seconds", 9}};
+  EXPECT_EQ(limits, given);
 }
 
 TEST(LockstepdTest, WantsTheTokenOfItsFile) {
@@ -244,6 +273,11 @@ TEST(LockstepdTest, WrongFlagsAreUsageErrors) {
       {"--adoption_window", "soon"},
       {"--adoption_window", "-2s"},
       {"--adoption_window", "inf"},
+      {"--jobs_max", "0"},
+      {"--connections_max", "many"},
+      {"--client_bytes_max", "-1"},
+      {"--message_bytes_max", "1KiB"},
+      {"--hello_timeout", "1ms"},
       {"--token_file", "/no/such/file"}};
   for (const auto& flags : wrong) {
     std::string errors;

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "plan/ir.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 #include "protocol/protocol.h"
 #include "protocol/record.h"
 #include "protocol/snapshot.h"
@@ -771,6 +772,10 @@ inline void Fill(Source& s, JobView& v) {
 inline void Fill(Source& s, JobSummary& v) {
   auto& [name, state, epoch, ready, world_size, step] = v;
   All(s, name, state, epoch, ready, world_size, step);
+}
+inline void Fill(Source& s, LimitUse& v) {
+  auto& [name, value, used, highest, refused] = v;
+  All(s, name, value, used, highest, refused);
 }
 
 // --- Envelopes: fills the alternative that the body holds --------------------

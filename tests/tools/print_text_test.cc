@@ -96,6 +96,14 @@ TEST(PrintTextTest, AWorkerOutsideOfAnEpochHasNoPosition) {
               ContainsRegex("\n- +worker-0 +left +1 +- +- +- +- +- +h:100\n"));
 }
 
+TEST(PrintTextTest, LimitsHaveTheirUseAndWhatWasRefused) {
+  const std::string text =
+      LimitsAsText({{.name = "jobs", .value = 9, .used = 2, .highest = 3},
+                    {.name = "message_bytes", .value = 7, .refused = 4}});
+  EXPECT_THAT(text, ContainsRegex("\njobs +9 +2 +3 +0\n"));
+  EXPECT_THAT(text, ContainsRegex("\nmessage_bytes +7 +- +0 +4\n"));
+}
+
 TEST(PrintTextTest, ColumnsAreAsWideAsTheirLongestCell) {
   const std::string long_name(60, 'x');
   const std::string text = JobsAsText(

@@ -80,6 +80,13 @@ int Jobs(const CommonOptions& common) {
   return 0;
 }
 
+int Limits(const CommonOptions& common) {
+  absl::StatusOr<std::vector<LimitUse>> limits = Connect(common).ListLimits();
+  if (!limits.ok()) return ExitCode(limits.status());
+  Print(common.json ? LimitsAsJson(*limits) : LimitsAsText(*limits));
+  return 0;
+}
+
 int DescribeJob(const CommonOptions& common, const std::string& job) {
   AdminClient admin = Connect(common);
   absl::StatusOr<JobName> name = Choose(admin, job);

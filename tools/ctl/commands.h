@@ -19,6 +19,7 @@ struct CommonOptions {
 
 int Create(const CommonOptions& common, const std::string& spec_file);
 int Jobs(const CommonOptions& common);
+int Limits(const CommonOptions& common);
 // An empty `job` means the only one (choose_job.h).
 int DescribeJob(const CommonOptions& common, const std::string& job);
 int Watch(const CommonOptions& common, const std::string& job);

@@ -305,6 +305,9 @@ int Main(int argc, char** argv) {
   const auto create = AddCommand(line, "create", "Create a job from its spec");
   create.Add("-f,--spec", &arguments.spec_file, "YAML or JSON").Required();
   const auto jobs = AddQuery(line, arguments, "jobs", "List the jobs", false);
+  const auto limits =
+      AddQuery(line, arguments, "limits",
+               "Show what the coordinator accepts, and what it refused", false);
   const auto describe = AddQuery(line, arguments, "describe",
                                  "Show all there is to see of a job", true);
   AddQuery(line, arguments, "watch", "Follow a job until it is over", true);
@@ -379,6 +382,7 @@ int Main(int argc, char** argv) {
     return lockstep::ctl::Create(arguments.common, arguments.spec_file);
   }
   if (jobs.given()) return lockstep::ctl::Jobs(arguments.common);
+  if (limits.given()) return lockstep::ctl::Limits(arguments.common);
   if (forget.given()) {
     return lockstep::ctl::Delete(arguments.common, arguments.job);
   }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "protocol/job_command.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 
 namespace lockstep::ctl {
 
@@ -23,6 +24,8 @@ int Refuse(const absl::Status& status);
 // durations are in seconds, state names in lower case.
 std::string JobsAsText(const std::vector<JobSummary>& jobs);
 std::string JobsAsJson(const std::vector<JobSummary>& jobs);
+std::string LimitsAsText(const std::vector<LimitUse>& limits);
+std::string LimitsAsJson(const std::vector<LimitUse>& limits);
 std::string JobAsText(const JobView& view);
 // `indent` < 0: on one line.
 std::string JobAsJson(const JobView& view, int indent);

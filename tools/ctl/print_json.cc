@@ -77,6 +77,14 @@ Json ToJson(const WaitView& wait) {
           {"why", wait.why}};
 }
 
+Json ToJson(const LimitUse& limit) {
+  Json json = {{"name", limit.name}, {"value", limit.value}};
+  json["now"] = limit.used ? Json(*limit.used) : Json();
+  json["highest"] = limit.highest;
+  json["refused"] = limit.refused;
+  return json;
+}
+
 Json ToJson(const LagView& lag) {
   return {{"worker", lag.worker.value},
           {"parameter", lag.parameter},
@@ -141,6 +149,10 @@ Json ListToJson(const std::vector<T>& values) {
 
 std::string JobsAsJson(const std::vector<JobSummary>& jobs) {
   return Json{{"jobs", ListToJson(jobs)}}.dump(2) + "\n";
+}
+
+std::string LimitsAsJson(const std::vector<LimitUse>& limits) {
+  return Json{{"limits", ListToJson(limits)}}.dump(2) + "\n";
 }
 
 std::string JobAsJson(const JobView& view, int indent) {

@@ -222,6 +222,17 @@ std::string JobsAsText(const std::vector<JobSummary>& jobs) {
   return Aligned(rows);
 }
 
+std::string LimitsAsText(const std::vector<LimitUse>& limits) {
+  std::vector<std::vector<std::string>> rows = {
+      {"limit", "value", "now", "highest", "refused"}};
+  for (const LimitUse& limit : limits) {
+    rows.push_back({limit.name, absl::StrCat(limit.value),
+                    limit.used ? absl::StrCat(*limit.used) : std::string("-"),
+                    absl::StrCat(limit.highest), absl::StrCat(limit.refused)});
+  }
+  return Aligned(rows);
+}
+
 std::string SavingText(const CheckpointView& checkpoint) {
   if (!checkpoint.saving) return "";
   return absl::StrFormat(

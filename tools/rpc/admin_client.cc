@@ -140,6 +140,22 @@ absl::StatusOr<std::vector<JobSummary>> AdminClient::ListJobs() {
   return jobs;
 }
 
+absl::StatusOr<std::vector<LimitUse>> AdminClient::ListLimits() {
+  const auto request = About<v1::ListLimitsRequest>({}, options_.token);
+  v1::ListLimitsResponse response;
+  absl::Status status = stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.ListLimits(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  std::vector<LimitUse> limits;
+  for (const v1::LimitUse& limit : response.limits()) {
+    absl::StatusOr<LimitUse> use = proto::FromProto(limit);
+    if (!use.ok()) return use.status();
+    limits.push_back(*std::move(use));
+  }
+  return limits;
+}
+
 absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
   const auto request = About<v1::DescribeJobRequest>(job, options_.token);
   v1::DescribeJobResponse response;

@@ -18,6 +18,7 @@
 #include "protocol/evidence.h"
 #include "protocol/job_command.h"
 #include "protocol/job_view.h"
+#include "protocol/limit_use.h"
 
 namespace lockstep::ctl {
 
@@ -35,6 +36,7 @@ class AdminClient {
 
   absl::Status CreateJob(const JobSpec& spec);
   absl::StatusOr<std::vector<JobSummary>> ListJobs();
+  absl::StatusOr<std::vector<LimitUse>> ListLimits();
   absl::StatusOr<JobView> DescribeJob(const JobName& job);
   // Calls `on_view` for each view until it returns false, or the job is over.
   absl::Status WatchJob(const JobName& job,

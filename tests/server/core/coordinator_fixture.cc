@@ -29,9 +29,10 @@ Parameter ParameterNamed(const std::string& name) {
   return {.name = name, .shape = {4, 2}};
 }
 
-CoordinatorFixture::CoordinatorFixture(JobSpec spec)
+CoordinatorFixture::CoordinatorFixture(JobSpec spec, const LimitValues& limits)
     : spec_(std::move(spec)),
-      core_(std::make_unique<Coordinator>(CoordinatorOptions{})),
+      core_(
+          std::make_unique<Coordinator>(CoordinatorOptions{.limits = limits})),
       follower_(std::make_unique<Coordinator>(CoordinatorOptions{})) {}
 
 CoordinatorFixture::~CoordinatorFixture() = default;

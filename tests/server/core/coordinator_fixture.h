@@ -42,7 +42,8 @@ Parameter ParameterNamed(const std::string& name);
 
 class CoordinatorFixture {
  public:
-  explicit CoordinatorFixture(JobSpec spec = SpecOf(2));
+  explicit CoordinatorFixture(JobSpec spec = SpecOf(2),
+                              const LimitValues& limits = {});
   ~CoordinatorFixture();
 
   // --- Events ---

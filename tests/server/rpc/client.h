@@ -130,16 +130,14 @@ inline void JoinAndStart(
 }
 
 // A unary call of any method, with the messages as bytes.
-inline absl::StatusOr<std::string> CallWithBytes(
+inline absl::StatusOr<std::string> CallWithBuffer(
     const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
-    const std::string& request) {
+    const grpc::ByteBuffer& request) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext call;
   SetDeadline(&call);
   grpc::CompletionQueue queue;
-  const grpc::Slice slice(request);
-  auto reader =
-      stub.PrepareUnaryCall(&call, method, grpc::ByteBuffer(&slice, 1), &queue);
+  auto reader = stub.PrepareUnaryCall(&call, method, request, &queue);
   reader->StartCall();
   grpc::ByteBuffer response;
   grpc::Status status;
@@ -153,6 +151,13 @@ inline absl::StatusOr<std::string> CallWithBytes(
   EXPECT_TRUE(response.DumpToSingleSlice(&bytes).ok());
   return std::string(reinterpret_cast<const char*>(bytes.begin()),
                      bytes.size());
+}
+
+inline absl::StatusOr<std::string> CallWithBytes(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+    const std::string& request) {
+  const grpc::Slice slice(request);
+  return CallWithBuffer(channel, method, grpc::ByteBuffer(&slice, 1));
 }
 
 // grpc.health.v1: field 1 of the request is the service; of the reply, the

@@ -163,7 +163,7 @@ TEST_F(SessionTest, AMessageOverTheLimitIsOneClearError) {
   const absl::Status status = line.Finish();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr(absl::StrCat(kMessageBytesMax)));
+              HasSubstr(absl::StrCat(RpcLimitValues().message_bytes)));
 }
 
 TEST_F(SessionTest, BytesThatAreNoMessageEndTheStream) {
