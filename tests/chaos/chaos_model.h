@@ -46,7 +46,7 @@ class Model {
   // The update with the sum of all ranks' gradients.
   void Apply(const std::vector<absl::Span<double>>& gradients);
 
-  // Of all values and momenta.
+  // A hash of all values and momenta.
   uint64_t Hash() const;
 
   // All values, tensor by tensor.

@@ -2,10 +2,10 @@
 //
 //   chaos_replay SEED HISTORY WEIGHTS
 //
-// HISTORY has lines "STEPS WORLD": so many steps with so many ranks. WEIGHTS has
-// the f64 values that a worker wrote at its end. Ends with code 0 if they are
-// those of the replay: the uses of each sample exactly, the others within 1e-9.
-// Prints the largest difference.
+// HISTORY has lines "STEPS WORLD": so many steps with so many ranks. WEIGHTS
+// has the f64 values that a worker wrote at its end. Ends with code 0 if they
+// are those of the replay: the uses of each sample exactly, the others within
+// 1e-9. Prints the largest difference.
 
 #include <algorithm>
 #include <cmath>
@@ -50,9 +50,8 @@ class Gradients {
 void Step(Model& model, uint64_t seed, int world) {
   static Gradients sum(model), part(model);
   for (int rank = 0; rank < world; ++rank) {
-    const auto samples =
-        ShareOfStep(lockstep::chaos::StreamOf(seed), model.steps_applied(),
-                    rank, world);
+    const auto samples = ShareOfStep(lockstep::chaos::StreamOf(seed),
+                                     model.steps_applied(), rank, world);
     model.AddGradients(samples, rank == 0 ? sum.views() : part.views());
     if (rank > 0) sum.Add(part);
   }
@@ -98,9 +97,10 @@ int main(int argc, char** argv) {
       if (!(difference <= largest)) largest = difference;
     }
   }
-  std::printf("%lld steps: largest difference of a weight %.3g, %lld samples "
-              "used another number of times\n",
-              static_cast<long long>(model.steps_applied()), largest,
-              static_cast<long long>(wrong_uses));
+  std::printf(
+      "%lld steps: largest difference of a weight %.3g, %lld samples "
+      "used another number of times\n",
+      static_cast<long long>(model.steps_applied()), largest,
+      static_cast<long long>(wrong_uses));
   return largest <= kToleranceOfWeights && wrong_uses == 0 ? 0 : 1;
 }

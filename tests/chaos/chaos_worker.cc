@@ -3,8 +3,8 @@
 //
 //   chaos_worker SEED COMPUTE_MS RECORD WEIGHTS
 //
-// Appends to the file RECORD "life PID" when it joins without the state, and for
-// each step that it has applied
+// Appends to the file RECORD "life PID" when it joins without the state, and
+// for each step that it has applied
 //
 //   STEP EPOCH WORLD RANK HASH TIME finish|forward
 //
@@ -122,10 +122,9 @@ class Trainer {
            {std::pair{tensor.name, &tensor.values},
             std::pair{absl::StrCat(tensor.name, ".momentum"),
                       &tensor.momentum}}) {
-        auto state = session_.RegisterState({.name = name,
-                                             .dtype = lockstep::DType::kF64,
-                                             .shape = shape},
-                                            values->data());
+        auto state = session_.RegisterState(
+            {.name = name, .dtype = lockstep::DType::kF64, .shape = shape},
+            values->data());
         if (!state.ok()) return state.status();
       }
     }

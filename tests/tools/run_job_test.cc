@@ -238,10 +238,10 @@ TEST(RunJobTest, ATrustedNetworkIsAddedToTheSpec) {
   EXPECT_EQ(job.spec.data_plane, DataPlane::kTrusted);
   EXPECT_TRUE(job.differs_from_file);
   request.spec_file.clear();
-  EXPECT_THAT(std::string(JoinExisting(request, Existing("data=4"), job)
-                              .status()
-                              .message()),
-              AllOf(HasSubstr("--data-plane"), HasSubstr("trainer")));
+  EXPECT_THAT(
+      std::string(
+          JoinExisting(request, Existing("data=4"), job).status().message()),
+      AllOf(HasSubstr("--data-plane"), HasSubstr("trainer")));
 }
 
 TEST(RunJobTest, AFileMustBeTheSpecOfTheJobThatExists) {

@@ -34,7 +34,7 @@ struct RunOptions {
   // nodes, the address from which this host reaches the coordinator.
   std::string host_address;
   std::string data_plane = "local";  // or "trusted": adds it to the spec
-  std::string journal = "memory";  // of a private coordinator
+  std::string journal = "memory";    // of a private coordinator
   bool bind_cores = false;  // each worker gets a share of this host's cores
   bool label = false;       // prefixes each output line with the worker's name
   absl::Duration grace = absl::Seconds(10);

@@ -201,9 +201,9 @@ absl::StatusOr<RunJob> JoinExisting(const RunRequest& request,
         existing.limits.spares));
   }
   if (request.trusts_network && existing.data_plane != DataPlane::kTrusted) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--data-plane trusted, but data_plane of %s is local",
-        as_created.spec_file));
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--data-plane trusted, but data_plane of %s is local",
+                        as_created.spec_file));
   }
   return RunJob{.spec = existing,
                 .workers = WorkerNames(request, existing),

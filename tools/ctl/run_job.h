@@ -27,12 +27,12 @@
 namespace lockstep::ctl {
 
 struct RunRequest {
-  int workers = 1;           // per host
-  int nodes = 1;             // hosts
-  int node_rank = 0;         // of this host
-  int restarts = 0;          // of its workers, in total
-  int spares = 0;            // per host, beside its workers
-  bool has_address = false;  // of a coordinator that other hosts reach, too
+  int workers = 1;              // per host
+  int nodes = 1;                // hosts
+  int node_rank = 0;            // of this host
+  int restarts = 0;             // of its workers, in total
+  int spares = 0;               // per host, beside its workers
+  bool has_address = false;     // of a coordinator that other hosts reach, too
   bool trusts_network = false;  // --data-plane trusted
   std::string job;        // --job; empty: the spec's name, else the program's
   std::string program;    // a path

@@ -39,8 +39,8 @@ enum class Uneven : uint8_t { kJoin = 1, kStop = 2 };
 // the faster of the two, as measured (kAuto).
 enum class Overlap : uint8_t { kAuto = 1, kInline = 2, kThread = 3 };
 
-// Where the data of workers may go, which is not encrypted: between processes of
-// one machine (kLocal), or over a network whose hosts are all trusted.
+// Where the data of workers may go, which is not encrypted: between processes
+// of one machine (kLocal), or over a network whose hosts are all trusted.
 enum class DataPlane : uint8_t { kLocal = 1, kTrusted = 2 };
 
 // When buckets are cut again, in the order in which gradients become ready:

@@ -490,7 +490,7 @@ TEST_F(CutControlLinkTest, EndsNothingWhileStepsGoOn) {
   EXPECT_EQ(fixture_.View().state, JobState::kRunning);
 }
 
-// Its deadline of a minute passes; it cannot say that it goes on.
+// The deadline of a minute passes: the member cannot say that it goes on.
 TEST_F(CutControlLinkTest, NorIsTheMemberCalledStuck) {
   TrainFor(70);
   EXPECT_TRUE(fixture_.View().stalls.empty());
