@@ -273,9 +273,9 @@ inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, data_plane, buckets,
          reproducible, pipeline, elastic, timeouts, limits, on_stuck,
          on_unsubmitted, uneven, overlap, checked, seed] = v;
-  All(s, name, mesh, workers, sync, transport, data_plane, buckets,
-      reproducible, pipeline, elastic, timeouts, limits, on_stuck,
-      on_unsubmitted, uneven, overlap, checked, seed);
+  All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
+      elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
+      checked, seed, data_plane);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {

@@ -417,7 +417,7 @@ TEST(LeaseTest, AllWorkersGetASecondOneIfAllFallSilent) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
   fixture.WaitWithHeartbeats(3, {1, 2, 3});
-  EXPECT_THAT(fixture.Wait(19), NoEffects());
+  EXPECT_THAT(fixture.Wait(18), NoEffects());
   for (const uint64_t session : {1, 2, 3}) {
     fixture.Says(session, protocol::Heartbeat{});
   }
