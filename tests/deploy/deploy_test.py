@@ -258,6 +258,8 @@ class RehearsalTest(unittest.TestCase):
 
     def test_the_workers_train(self):
         with running_daemon(self.coordinator["args"], self.folder) as daemon:
+            self.join_token = output_of(PROGRAMS["lockstepctl"], "token", "digits", "--worker-token-file",
+                                        Path(self.folder) / "worker").strip()
             workers = [self.start_worker(index, daemon.address())
                        for index in range(self.job["completions"])]
             for worker in workers:
@@ -267,7 +269,7 @@ class RehearsalTest(unittest.TestCase):
     def start_worker(self, index, address):
         folder = Path(self.folder)
         known = {"WORKER_INDEX": str(index), "LOCKSTEP_HOST_ADDRESS": "127.0.0.1",
-                 "LOCKSTEP_TOKEN": (folder / "worker").read_text().strip()}
+                 "LOCKSTEP_TOKEN": self.join_token}
         for entry in self.worker["env"]:
             value = entry.get("value", known.get(entry["name"]))
             known[entry["name"]] = value.replace("$(WORKER_INDEX)", str(index))
