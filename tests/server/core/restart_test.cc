@@ -78,6 +78,19 @@ TEST(RestartTest, WhoLeftInOrderBeforeItHasLeft) {
   EXPECT_EQ(fixture.View().state, JobState::kCompleted);
 }
 
+// One that has left resumes no more, so it is not waited for.
+TEST(RestartTest, WhoLeftBeforeItIsNotExpectedToHaveThePlan) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.RunAll();
+  const std::string digest = fixture.PlanAsPart().digest;
+  fixture.Says(1, protocol::Leave{.steps = 20});
+  fixture.Restart();
+  EXPECT_THAT(fixture.Hello(12, Running(fixture, 2)),
+              Includes(Sends(12, PlanWanted(digest))));
+  EXPECT_THAT(fixture.Says(12, protocol::PlanPart{.digest = digest}),
+              EffectsAre(Sends(12, RegistrationWanted())));
+}
+
 TEST(RestartTest, TheLastHadLeftAndTheEndWasNotRecorded) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();
