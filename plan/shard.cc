@@ -30,7 +30,10 @@ Slice PartIn(const Slot& slot, const Slice& slice) {
 }
 
 bool GathersParameters(const Plan& plan, const Transfer& transfer) {
-  return transfer.kind == TransferKind::kAllGather && transfer.bucket >= 0 &&
+  const bool has_bucket =
+      transfer.bucket >= 0 &&
+      static_cast<size_t>(transfer.bucket) < plan.buckets.size();
+  return transfer.kind == TransferKind::kAllGather && has_bucket &&
          plan.buckets[transfer.bucket].sharded;
 }
 

@@ -44,7 +44,10 @@ std::string TransferCheck::FaultOf(int rank, LaneKind lane,
     fault =
         absl::StrFormat("has divisor %d, and is no sum in pairs", t.divisor);
   }
-  if (fault.empty() && lane == LaneKind::kVerdict) return "";
+  if (fault.empty() && lane == LaneKind::kVerdict) {
+    if (t.bucket == -1) return "";
+    fault = absl::StrFormat("names bucket %d: a verdict has none", t.bucket);
+  }
   if (fault.empty()) fault = BucketFault(lane, t);
   if (fault.empty() && t.group < 0) fault = "has a negative group";
   if (fault.empty() && t.bucket == -1 &&
