@@ -93,16 +93,17 @@ absl::StatusOr<plan::Plan> Session::Impl::FetchOnce(
     return answer->plan.has_value();
   });
   if (!answered.ok()) return answered;
-  MutexLock lock(&answer->mutex);
-  if (!answer->plan) return absl::CancelledError("nobody wants the plan");
-  absl::StatusOr<session::FetchedPlan>& fetched = *answer->plan;
-  if (!fetched.ok()) return fetched.status();
+  std::optional<absl::StatusOr<session::FetchedPlan>> fetched;
   {
-    MutexLock own_lock(&mutex_);
-    fetched_digest_ = digest;
-    fetched_bytes_ = std::move(fetched->bytes);
+    MutexLock lock(&answer->mutex);
+    fetched = std::exchange(answer->plan, std::nullopt);
   }
-  return std::move(fetched->plan);
+  if (!fetched) return absl::CancelledError("nobody wants the plan");
+  if (!fetched->ok()) return fetched->status();
+  MutexLock lock(&mutex_);
+  fetched_digest_ = digest;
+  fetched_bytes_ = std::move((*fetched)->bytes);
+  return std::move((*fetched)->plan);
 }
 
 absl::Status Session::Impl::CheckPlan(const plan::Plan& plan,
