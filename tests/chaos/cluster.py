@@ -12,7 +12,7 @@ import hosts
 
 LIMIT_S = 120
 LEASE_S = 2.0
-DISK_BYTES = 4 << 20
+DISK_BYTES = 32 << 20  # room for the journal of many epochs of 16 workers
 CLOCKS = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 # Faults are not related: three broken links within restart_window would send a member away.
 SPEC = """name: chaos
