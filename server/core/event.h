@@ -46,7 +46,7 @@ struct SessionClosed {
   std::string why;  // for people
 };
 
-// Who makes a request.
+// The caller of a request, as the gate admitted it.
 struct Requester {
   std::string token;  // opens the jobs that have it
   // For people: "alice at 10.0.0.7:40123". Empty: an operator.

@@ -18,8 +18,8 @@
 // Any other hint becomes an *accusation*: if the accused has neither died nor
 // left when its time to answer ends, it is alive, and the link is broken. For a
 // silent peer this needs a message of the accused after the accusation: it may
-// be stopped, and then its lease decides. It needs no more
-// time, since silence is not the consequence of a death elsewhere.
+// be stopped, and then its lease decides. Such a message decides at once,
+// because silence, unlike a reset, does not follow from a death elsewhere.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
 #define LOCKSTEP_SERVER_CORE_EVIDENCE_H_

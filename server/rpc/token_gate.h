@@ -45,7 +45,7 @@ struct TokenFiles {
   bool empty() const { return operators.empty(); }
 };
 
-// Who is admitted, and how.
+// The tokens that admit callers, and what each of them opens.
 struct Admission {
   std::string token;       // that identifies the caller to the core
   std::string credential;  // for people: "operator token 1"; empty: none
