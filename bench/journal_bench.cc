@@ -23,7 +23,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -31,9 +30,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "bench/bench_worker.h"
 #include "bench/figures.h"
-#include "lockstep/gradient_sync.h"
-#include "lockstep/session.h"
 #include "server/journal/sqlite_journal.h"
 #include "tools/launch/child.h"
 #include "tools/launch/local_daemon.h"
@@ -56,13 +54,6 @@ struct Arguments {
 
 double SecondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-void Must(const absl::Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "journal_bench: %s: %s\n", what,
-               status.ToString().c_str());
-  std::exit(1);
 }
 
 // --- Decisions ---------------------------------------------------------------
@@ -172,50 +163,6 @@ class BenchDaemon {
   std::optional<launch::Child> child_;
 };
 
-// A worker that makes a step when it is told to.
-class BenchWorker {
- public:
-  void Join(const std::string& address, const JobSpec& spec, int index,
-            int parameters) {
-    auto session = Session::Join({.addresses = {address},
-                                  .worker = absl::StrCat("worker-", index),
-                                  .spec = spec});
-    Must(session.status(), "join");
-    session_ = *std::move(session);
-    auto sync = GradientSync::Create(*session_);
-    Must(sync.status(), "create");
-    sync_ = *std::move(sync);
-    for (int p = 0; p < parameters; ++p) {
-      auto id = sync_->Register(
-          {.name = absl::StrCat("layers.", p / 10, ".weight.", p),
-           .shape = {4}});
-      Must(id.status(), "register");
-      ids_.push_back(*id);
-    }
-    Must(sync_->Seal(), "seal");
-  }
-  void Step() {
-    for (const ParameterId& id : ids_) Must(sync_->Submit(id), "submit");
-    Must(sync_->Finish({.samples = 1}).status(), "a step");
-  }
-  void Leave() { Must(session_->Leave(), "leave"); }
-  uint64_t epoch() const { return session_->epoch(); }
-
- private:
-  std::unique_ptr<Session> session_;
-  std::unique_ptr<GradientSync> sync_;
-  std::vector<ParameterId> ids_;
-};
-
-void AllAtOnce(std::vector<BenchWorker>* workers,
-               const std::function<void(BenchWorker&, int)>& work) {
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < workers->size(); ++i) {
-    threads.emplace_back([&, i] { work((*workers)[i], static_cast<int>(i)); });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 void AwaitTrue(const std::function<bool()>& holds, const char* what) {
   const auto begin = Clock::now();
   while (!holds()) {
@@ -231,15 +178,18 @@ void MeasureRestart(const Arguments& arguments, std::vector<Figure>* figures) {
   spec.name = "restart";
   spec.mesh = *ParseMesh(absl::StrCat("data=", arguments.workers));
   std::vector<BenchWorker> workers(arguments.workers);
-  AllAtOnce(&workers, [&](BenchWorker& worker, int index) {
-    worker.Join(daemon.address(), spec, index, arguments.parameters);
+  AllAtOnce(workers, [&](BenchWorker& worker, int index) {
+    worker.Join({.addresses = {daemon.address()},
+                 .worker = absl::StrCat("worker-", index),
+                 .spec = spec},
+                arguments.parameters, 4);
     worker.Step();
   });
   std::vector<double> resumed, described;
   constexpr int kRestarts = 5;
   for (int i = 0; i < kRestarts; ++i) {
     daemon.Kill();
-    AllAtOnce(&workers, [](BenchWorker& worker, int) { worker.Step(); });
+    AllAtOnce(workers, [](BenchWorker& worker, int) { worker.Step(); });
     const auto begin = Clock::now();
     daemon.Start();
     ctl::AdminClient admin({.addresses = daemon.address()});
@@ -258,12 +208,12 @@ void MeasureRestart(const Arguments& arguments, std::vector<Figure>* figures) {
         },
         "the plan is known again");
     described.push_back(SecondsSince(begin));
-    AllAtOnce(&workers, [](BenchWorker& worker, int) { worker.Step(); });
+    AllAtOnce(workers, [](BenchWorker& worker, int) { worker.Step(); });
   }
   for (const BenchWorker& worker : workers) {
     if (worker.epoch() != 1) Must(absl::InternalError("epoch 2"), "restart");
   }
-  AllAtOnce(&workers, [](BenchWorker& worker, int) { worker.Leave(); });
+  AllAtOnce(workers, [](BenchWorker& worker, int) { worker.Leave(); });
   figures->push_back(
       {.what = absl::StrCat("exec to the last of ", arguments.workers,
                             " workers resumed, s"),

@@ -13,18 +13,15 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/check.h"
+#include "bench/bench_worker.h"
 #include "bench/figures.h"
-#include "lockstep/gradient_sync.h"
-#include "lockstep/session.h"
 #include "tools/certs/certificate_folder.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/scratch_folder.h"
@@ -44,74 +41,38 @@ struct Coordinator {
   std::string worker_tls;  // empty: plaintext
 };
 
-class Rank {
- public:
-  Rank(const Coordinator& coordinator, const JobSpec& spec, int index) {
-    auto session = Session::Join({.addresses = {coordinator.daemon.address},
-                                  .worker = absl::StrCat("worker-", index),
-                                  .spec = spec,
-                                  .token = coordinator.daemon.worker_token,
-                                  .tls_folder = coordinator.worker_tls});
-    Check(session.ok(), "join");
-    session_ = *std::move(session);
-    auto sync = GradientSync::Create(*session_);
-    Check(sync.ok(), "create");
-    sync_ = *std::move(sync);
-    for (int p = 0; p < kParameters; ++p) {
-      auto id = sync_->Register(
-          {.name = absl::StrCat("weight.", p), .shape = {kElements}});
-      Check(id.ok(), "register");
-      ids_.push_back(*id);
-    }
-    Check(sync_->Seal().ok(), "seal");
-  }
-  ~Rank() { session_->Leave().IgnoreError(); }
-
-  void Step() {
-    for (const ParameterId& id : ids_) Check(sync_->Submit(id).ok(), "submit");
-    Check(sync_->Finish({.samples = 1}).ok(), "a step");
-  }
-
- private:
-  std::unique_ptr<Session> session_;
-  std::unique_ptr<GradientSync> sync_;
-  std::vector<ParameterId> ids_;
-};
-
 class Job {
  public:
-  Job(const Coordinator& coordinator, SyncMode sync) : ranks_(kWorkers) {
+  Job(const Coordinator& coordinator, SyncMode sync) : workers_(kWorkers) {
     JobSpec spec;
     spec.name = sync == SyncMode::kNegotiated ? "negotiated" : "static";
     spec.mesh = *ParseMesh(absl::StrCat("data=", kWorkers));
     spec.sync = sync;
-    OnEach([&](int index) {
-      ranks_[index] = std::make_unique<Rank>(coordinator, spec, index);
+    AllAtOnce(workers_, [&](BenchWorker& worker, int index) {
+      worker.Join({.addresses = {coordinator.daemon.address},
+                   .worker = absl::StrCat("worker-", index),
+                   .spec = spec,
+                   .token = coordinator.daemon.worker_token,
+                   .tls_folder = coordinator.worker_tls},
+                  kParameters, kElements);
     });
   }
   ~Job() {
-    OnEach([this](int index) { ranks_[index].reset(); });
+    AllAtOnce(workers_, [](BenchWorker& worker, int) { worker.Leave(); });
   }
 
   // Seconds of a step, over so many.
   double Measure(int steps) {
     const auto begin = Clock::now();
-    OnEach([&](int index) {
-      for (int s = 0; s < steps; ++s) ranks_[index]->Step();
+    AllAtOnce(workers_, [&](BenchWorker& worker, int) {
+      for (int s = 0; s < steps; ++s) worker.Step();
     });
     const std::chrono::duration<double> taken = Clock::now() - begin;
     return taken.count() / steps;
   }
 
  private:
-  template <typename Work>
-  void OnEach(const Work& work) {
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kWorkers; ++i) threads.emplace_back(work, i);
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  std::vector<std::unique_ptr<Rank>> ranks_;
+  std::vector<BenchWorker> workers_;
 };
 
 struct Pair {
