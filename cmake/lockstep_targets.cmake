@@ -73,7 +73,7 @@ set(LOCKSTEP_PRESET "" CACHE STRING "Name of the preset, in the names of tests")
 # How many sources are compiled as one. The sanitizers' presets are for whole
 # runs: there nearly every target is one, which takes a third less than three. In
 # the others an edit is compiled with fewer.
-if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+if(LOCKSTEP_PRESET MATCHES "^(asan|tsan|fuzz)$")
   set(lockstep_unity_batch 48)
   set(lockstep_unity_batch_of_tests 48)
 else()
@@ -146,7 +146,7 @@ function(lockstep_library name)
   cmake_parse_arguments(ARG "NO_UNITY" "" "SOURCES;DEPS;PCH" ${ARGN})
   if(ARG_SOURCES)
     add_library(${name} STATIC ${ARG_SOURCES})
-    if(LOCKSTEP_PRESET MATCHES "^(asan|tsan)$")
+    if(LOCKSTEP_PRESET MATCHES "^(asan|tsan|fuzz)$")
       set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
     endif()
     if(LOCKSTEP_UNITY AND NOT ARG_NO_UNITY)
@@ -364,5 +364,7 @@ function(lockstep_proto name)
   target_link_libraries(${name} PUBLIC gRPC::grpc++ protobuf::libprotobuf)
   # Third-party code: not checked; under a sanitizer it compiles 2.5 times as
   # long.
-  target_compile_options(${name} PRIVATE $<$<STREQUAL:${LOCKSTEP_PRESET},asan>:-fno-sanitize=all>)
+  if(LOCKSTEP_PRESET MATCHES "^(asan|fuzz)$")
+    target_compile_options(${name} PRIVATE -fno-sanitize=all)
+  endif()
 endfunction()

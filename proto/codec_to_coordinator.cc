@@ -241,6 +241,7 @@ void Read(const v1::ParameterNames& from, protocol::ParameterNames* to,
   constexpr int kNamesMax = 8;
   to->count = from.count();
   d->Names("names", from.names(), kNamesMax, &to->names);
+  if (to->count == 0) to->names.clear();  // nothing is counted
 }
 
 void Write(const protocol::GroupProgress& from, v1::GroupProgress* to) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/check.h"
+#include "base/text/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -17,6 +18,11 @@ namespace {
 constexpr int64_t kWorldSizeMax = 1 << 20;
 constexpr size_t kAxesMax = 64;  // limit of a message
 constexpr size_t kAxisNameBytesMax = 63;
+
+// For a message: printable, and shortened.
+std::string Shown(absl::string_view text) {
+  return Printable(absl::Utf8SafeCEscape(text.substr(0, 100)));
+}
 
 bool IsAxisName(absl::string_view name) {
   return !name.empty() && name.size() <= kAxisNameBytesMax &&
@@ -124,9 +130,9 @@ absl::StatusOr<Mesh> ParseMesh(absl::string_view text) {
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     MeshAxis axis{std::string(absl::StripAsciiWhitespace(halves.first))};
     if (!absl::SimpleAtoi(halves.second, &axis.size)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "\"%s\" is not an axis and its size, such as data=4",
-          absl::Utf8SafeCEscape(absl::StripAsciiWhitespace(part))));
+      return absl::InvalidArgumentError(
+          absl::StrFormat("\"%s\" is not an axis and its size, such as data=4",
+                          Shown(absl::StripAsciiWhitespace(part))));
     }
     mesh.axes.push_back(std::move(axis));
   }
@@ -152,7 +158,7 @@ absl::Status Validate(const Mesh& mesh) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "\"%s\" is not the name of an axis: a letter, then letters, digits "
           "and _, at most %d",
-          absl::Utf8SafeCEscape(axis.name), kAxisNameBytesMax));
+          Shown(axis.name), kAxisNameBytesMax));
     }
     if (axis.size < 1) {
       return absl::InvalidArgumentError(absl::StrFormat(

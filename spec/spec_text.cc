@@ -177,9 +177,9 @@ class Reader {
   static absl::StatusOr<Written> MapIn(const YamlNode& node) {
     WrittenMap map;
     for (const auto& entry : node.entries) {
-      absl::StatusOr<std::string> key = WordIn(entry.first);
+      absl::StatusOr<std::string> key = WordIn(entry.key);
       if (!key.ok()) return key.status();
-      absl::StatusOr<std::string> value = WordIn(entry.second);
+      absl::StatusOr<std::string> value = WordIn(entry.value);
       if (!value.ok()) return value.status();
       map.emplace_back(*std::move(key), *std::move(value));
     }
@@ -264,7 +264,7 @@ bool LooksLikeJobSpec(absl::string_view text) {
   const auto has = [root](absl::string_view field) {
     return std::any_of(
         root->entries.begin(), root->entries.end(),
-        [field](const auto& entry) { return entry.first.word == field; });
+        [field](const auto& entry) { return entry.key.word == field; });
   };
   return has("name") && !has("ranks");
 }

@@ -80,7 +80,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (open.node.kind == YamlNode::Kind::kList) {
       open.node.elements.push_back(std::move(node));
     } else if (open.has_key) {
-      open.node.entries.emplace_back(std::move(open.key), std::move(node));
+      open.node.entries.push_back({std::move(open.key), std::move(node)});
       open.has_key = false;
     } else {
       open.key = std::move(node);

@@ -8,7 +8,6 @@
 #define LOCKSTEP_SPEC_YAML_TREE_H_
 
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -16,13 +15,20 @@
 
 namespace lockstep::spec {
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind { kNothing, kWord, kList, kMap };
   Kind kind = Kind::kNothing;
   int line = 1;      // where it starts
   std::string word;  // quoted or not
   std::vector<YamlNode> elements;
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // in written order
+  std::vector<YamlEntry> entries;  // in written order
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 struct YamlError {

@@ -61,8 +61,12 @@ void AppendEscaped(uint32_t code, std::string* out) {
     case '\n': *out += "\\n"; return;
     case '\r': *out += "\\r"; return;
     case '\t': *out += "\\t"; return;
-    default:
-      absl::StrAppendFormat(out, code < 0x80 ? "\\x%02x" : "\\u%04x", code);
+    default: break;
+  }
+  if (code < 0x80) {
+    absl::StrAppendFormat(out, "\\x%02x", code);
+  } else {
+    absl::StrAppendFormat(out, "\\u%04x", code);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::tls {
 namespace {
@@ -81,9 +82,9 @@ std::vector<std::string> HostsOf(const X509& certificate) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
     if (name->type == GEN_DNS) {
       const ASN1_IA5STRING* const host = name->d.dNSName;
-      hosts.emplace_back(
-          reinterpret_cast<const char*>(ASN1_STRING_get0_data(host)),
-          ASN1_STRING_length(host));
+      hosts.push_back(
+          Printable({reinterpret_cast<const char*>(ASN1_STRING_get0_data(host)),
+                     static_cast<size_t>(ASN1_STRING_length(host))}));
     } else if (name->type == GEN_IPADD) {
       hosts.push_back(AddressText(name->d.iPAddress));
     }
@@ -161,7 +162,7 @@ bool CertificateFacts::IsOperator() const {
 CertificateFacts FactsOf(const X509& certificate) {
   const X509_NAME* const subject = X509_get_subject_name(&certificate);
   const std::vector<std::string> names = Entries(subject, NID_commonName);
-  return {.common_name = names.empty() ? "" : names.back(),
+  return {.common_name = names.empty() ? "" : Printable(names.back()),
           .units = Entries(subject, NID_organizationalUnitName),
           .hosts = HostsOf(certificate),
           .until = TimeOf(X509_get0_notAfter(&certificate))};

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<X509Handle>> ParseCertificates(
 absl::StatusOr<KeyHandle> ParseKey(absl::string_view pem);
 
 struct CertificateFacts {
-  std::string common_name;
+  std::string common_name;         // printable
   std::vector<std::string> units;  // organisational
   std::vector<std::string> hosts;  // names and addresses that it is valid for
   absl::Time until;                // the end of its validity

@@ -83,6 +83,11 @@ absl::StatusOr<TensorType> DecodeHeader(const ActivationHeader& header) {
       Get(header, kElementsAt, 8) != static_cast<uint64_t>(ElementsOf(type))) {
     fault = "has another number of elements than it says";
   }
+  for (size_t i = dimensions; i < kActivationDimensionsMax; ++i) {
+    if (fault.empty() && Get(header, kExtentsAt + 8 * i, 8) != 0) {
+      fault = "has an extent behind its last dimension";
+    }
+  }
   if (fault.empty()) return type;
   return absl::DataLossError(absl::StrCat("an activation's header ", fault));
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "base/process.h"
 #include "base/text/token_text.h"
+#include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "spec/spec_text.h"
 
@@ -102,7 +103,8 @@ absl::StatusOr<std::optional<protocol::Launch>> LaunchOf(
                        launch.node_rank >= 0 && launch.node_rank < launch.nodes;
   if (is_node && !launch.id.empty()) return launch;
   return absl::InvalidArgumentError(absl::StrFormat(
-      "LOCKSTEP_LAUNCH is '%s': it is ID, or ID NODE_RANK/NODES", text));
+      "LOCKSTEP_LAUNCH is '%s': it is ID, or ID NODE_RANK/NODES",
+      Printable(text)));
 }
 
 absl::StatusOr<JoinOptions> Complete(JoinOptions options,

@@ -47,7 +47,9 @@ struct Change {
   }
 
   absl::Status operator()(const record::GenerationAssigned& body) const {
-    NameHolder& newest = job.name_holders[body.worker];
+    const auto known = job.name_holders.find(body.worker);
+    const NameHolder newest =
+        known == job.name_holders.end() ? NameHolder{} : known->second;
     const bool another_secret = body.generation == newest.generation &&
                                 body.incarnation == newest.incarnation &&
                                 body.incarnation != 0;
@@ -56,7 +58,8 @@ struct Change {
           "generation %d of %s follows generation %d", body.generation.value,
           body.worker.value, newest.generation.value));
     }
-    newest = {body.generation, body.incarnation, body.secret_hash};
+    job.name_holders[body.worker] = {body.generation, body.incarnation,
+                                     body.secret_hash};
     return absl::OkStatus();
   }
 
@@ -228,7 +231,21 @@ absl::Status ApplyAfterEnd(std::map<JobName, DurableJob>::iterator job,
   return absl::OkStatus();
 }
 
+// The spec that the record gives its job; nullptr: none.
+const JobSpec* SpecIn(const record::Body& body) {
+  if (const auto* created = std::get_if<record::JobCreated>(&body)) {
+    return &created->spec;
+  }
+  const auto* adopted = std::get_if<record::JobAdopted>(&body);
+  return adopted == nullptr ? nullptr : &adopted->spec;
+}
+
 absl::Status ApplyBody(const record::Record& record, DurableState* state) {
+  const JobSpec* spec = SpecIn(record.body);
+  if (spec != nullptr && spec->name != record.job.value) {
+    return CannotFollow(
+        absl::StrFormat("its spec is that of job %s", spec->name));
+  }
   const auto found = state->jobs.find(record.job);
   if (found == state->jobs.end()) {
     if (const auto* adopted = std::get_if<record::JobAdopted>(&record.body)) {

@@ -49,9 +49,9 @@ struct DurableState {
 // number, an unknown or finished job, an epoch or generation that does not
 // increase, a plan of an epoch that is not live, the end of another epoch, a
 // recovery from an epoch that is live or decided, the
-// archival or deletion of a job that is not over, a save of an epoch that is
-// not live, an adoption in place of a job
-// that has had an epoch or has another token.
+// archival or deletion of a job that is not over, the spec of another job, a
+// save of an epoch that is not live, an adoption in place of a job that has had
+// an epoch or has another token.
 absl::Status Apply(const record::Record& record, DurableState* state);
 
 // --- Snapshots ---------------------------------------------------------------

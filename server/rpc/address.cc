@@ -6,13 +6,15 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::rpc {
 namespace {
 
 absl::Status NoAddress(absl::string_view text) {
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", text, "\" is no address of the form HOST:PORT"));
+      absl::StrCat("\"", Printable(text.substr(0, 200)),
+                   "\" is no address of the form HOST:PORT"));
 }
 
 }  // namespace

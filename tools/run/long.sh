@@ -20,6 +20,9 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   deaths [--stride N]
               simulate every point at which one of 3 workers may die, and of its recovery every
               Nth point (1) at which a worker or the coordinator may
+  fuzz [--minutes N] [--only TARGET]
+              feed each parser of bytes that others wrote (tests/fuzz), or one of them, with mutants
+              of its corpus for N minutes (10); a fault prints the input
   kill-latency [--kills N] [--workers N] [--transport T] [--seed S] [--fork]
                [--fault kill | stop | cut] [--lease_ms MS]
               kill workers at N random moments (1000 of 16 workers), before Seal, while all compute
@@ -69,6 +72,34 @@ number_option() {
   echo "$number"
 }
 
+fuzz_names() { find tests/fuzz/corpus -mindepth 1 -maxdepth 1 -printf '%f\n' | sort; }
+
+# fuzz_targets [--minutes N] [--only TARGET]
+fuzz_targets() {
+  local minutes=10 targets=()
+  while [[ $# -gt 0 ]]; do
+    case "$1" in
+      --minutes) minutes="$(number_option fuzz --minutes 10 "$1" "${2:-}")" || exit $? ;;
+      --only)
+        [[ -d "tests/fuzz/corpus/${2:-}" && "${2:-}" =~ ^[a-z_]+$ ]] ||
+          refuse "long fuzz: no target '${2:-}'; there are: $(fuzz_names | tr '\n' ' ')"
+        targets=("$2")
+        ;;
+      *) refuse "long fuzz: unknown argument '$1'" ;;
+    esac
+    shift 2
+  done
+  require build fuzz
+  configure_once fuzz
+  local names=("${targets[@]}") name programs=()
+  [[ ${#names[@]} -gt 0 ]] || mapfile -t names < <(fuzz_names)
+  for name in "${names[@]}"; do
+    programs+=("${name}_fuzz")
+  done
+  compile fuzz "${programs[@]}"
+  exec python3 tests/fuzz/run_fuzz.py build/fuzz/bin --seconds $((minutes * 60)) "${targets[@]}"
+}
+
 run_long() {
   local name="${1:-}"
   refuse_flag long "$name"
@@ -98,6 +129,10 @@ run_long() {
       configure_once release
       compile release training_sim_test
       every_death "$stride"
+      ;;
+    fuzz)
+      shift
+      fuzz_targets "$@"
       ;;
     kill-latency)
       shift

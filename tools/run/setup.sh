@@ -14,6 +14,7 @@
   readonly packages_test=(python3-venv git util-linux iproute2 nftables faketime)
   readonly packages_mpi=(mpich libmpich-dev openmpi-bin libopenmpi-dev) # bench data-plane
   readonly packages_torch=(python3-torch)                               # bench training-step
+  readonly packages_fuzz=(clang-19 libclang-rt-19-dev)                   # long fuzz
   readonly packages_lint=(git python3 clang-format-14 shellcheck)
 }
 

@@ -16,7 +16,7 @@ std::string Described(const Announcement& a) {
   if (a.kind == CollectiveKind::kAllReduce ||
       a.kind == CollectiveKind::kReduceScatter) {
     absl::StrAppend(&text, " (", AbslView(Name(a.op)),
-                    a.in_pairs ? " in pairs)" : ")");
+                    a.in_pairs != 0 ? " in pairs)" : ")");
   }
   if (a.kind == CollectiveKind::kBroadcast) {
     absl::StrAppend(&text, " from rank ", a.root);
@@ -33,7 +33,7 @@ Announcement Announce(const CollectiveOp& call, size_t bytes) {
   if (call.kind == CollectiveKind::kAllReduce ||
       call.kind == CollectiveKind::kReduceScatter) {
     a.op = call.op;
-    a.in_pairs = call.in_pairs;
+    a.in_pairs = call.in_pairs ? 1 : 0;
   }
   return a;
 }

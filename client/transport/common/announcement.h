@@ -20,7 +20,7 @@ struct Announcement {
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp op = ReduceOp::kSum;
-  bool in_pairs = false;
+  uint8_t in_pairs = 0;  // not bool: a peer may send any byte
   int32_t root = 0;
   uint64_t bytes = 0;  // from this rank to that peer
 

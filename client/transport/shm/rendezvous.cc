@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "base/open_files.h"
 #include "client/transport/failed_peer.h"
+#include "client/transport/shm/control_block_check.h"
 #include "client/transport/shm/local_socket.h"
 
 namespace lockstep::transport {
@@ -81,26 +82,6 @@ absl::Status OtherUser(int peer) {
                             " runs as another user of this host, and shares no "
                             "memory with this rank")),
                         peer);
-}
-
-absl::Status CheckControlBlock(const ControlBlockHeader& header,
-                               const ControlBlockHeader& mine, int peer) {
-  const bool sound = header.magic == kControlBlockMagic &&
-                     header.version == kControlBlockVersion &&
-                     header.rank == static_cast<uint32_t>(peer) &&
-                     header.size == mine.size && header.group == mine.group &&
-                     header.bytes == mine.bytes &&
-                     header.chunk_bytes == mine.chunk_bytes &&
-                     header.block_bytes == mine.block_bytes;
-  if (sound) return absl::OkStatus();
-  return WithFailedPeer(
-      absl::DataLossError(absl::StrCat(
-          "the shared-memory control block of rank ", peer,
-          " is corrupt: version ", header.version, ", rank ", header.rank,
-          " of ", header.size, ", ", header.bytes,
-          " bytes; expected were version ", kControlBlockVersion, ", rank ",
-          peer, " of ", mine.size, ", ", mine.bytes, " bytes")),
-      peer);
 }
 
 }  // namespace
