@@ -22,6 +22,7 @@ namespaces, or lacks nft.
 
 import argparse
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -29,7 +30,7 @@ import time
 from pathlib import Path
 
 import hosts
-from cluster import CLOCKS, LEASE_S, Cluster, Violation
+from cluster import LEASE_S, Cluster, Violation
 from faults import FAULTS, inflict
 from history import History
 
@@ -145,7 +146,7 @@ class Mix:
             self.outcomes.append(outcome)
             self.spans.append((begin, time.monotonic()))
             self.rest(max(0.0, begin + self.slot - time.monotonic()))
-            say(f"{number}/{len(self.order)} {kind}: {describe(outcome)}")
+            say(f"{number}/{len(self.order)} at {outcome.begin:.0f} s, {kind}: {describe(outcome)}")
         self.rest(CALM_S)
 
     # --- The report ---
@@ -203,8 +204,6 @@ def percentile(ordered, p):
 def play(options, folder):
     kinds = chosen_kinds(options.what)
     clocks = "clock_jump" in kinds
-    if clocks and not Path(CLOCKS).exists():
-        hosts.skip(f"there is no {CLOCKS} (package faketime)")
     dice = random.Random(options.seed)
     try:
         cluster = Cluster(options.binaries.resolve(), folder, options.workers, options.seed, options.compute_ms, clocks)
@@ -230,6 +229,9 @@ def play(options, folder):
         say(f"\n{history.check()}")
     except Violation:
         say(f"under {cluster.inflicted}; lockstepd:\n  {cluster.daemon_log()}")
+        kept = Path(tempfile.mkdtemp(prefix="chaos-"))
+        shutil.copytree(folder, kept, dirs_exist_ok=True)
+        say(f"its files are in {kept}")
         raise
     finally:
         cluster.end()

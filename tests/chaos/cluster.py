@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -13,7 +14,6 @@ import hosts
 LIMIT_S = 120
 LEASE_S = 2.0
 DISK_BYTES = 32 << 20  # room for the journal of many epochs of 16 workers
-CLOCKS = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 # Faults are not related: three broken links within restart_window would send a member away.
 SPEC = """name: chaos
 mesh: data={workers}
@@ -112,7 +112,10 @@ class Worker:
         return set(states) == {"T"}
 
     def last_lines(self):
-        said = [f"{event.what} {event.epoch} {event.world} {event.time:.3f} {event.text}" for event in self.events[-4:]]
+        """The last event of each kind, and what else it said last."""
+        last = {event.what: event for event in self.events}
+        said = [f"{event.what} {event.epoch} {event.world} {event.time:.3f} {event.text}"
+                for event in sorted(last.values(), key=lambda event: event.time)]
         return f"{self.name}: {said + self.other_lines[-3:]}"
 
     def end(self):
@@ -147,13 +150,13 @@ class Cluster:
         """The environment of a process on a host, whose wall clock jumps."""
         if not self.clocks:
             return {}
-        return {"LD_PRELOAD": CLOCKS, "FAKETIME_TIMESTAMP_FILE": str(self.folder / f"clock-{host}"),
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1"}
+        return {"LD_PRELOAD": str(self.binaries / "moved_clock.so"),
+                "LOCKSTEP_MOVED_CLOCK": str(self.folder / f"clock-{host}")}
 
     def set_clock(self, host, seconds):
-        new = self.folder / "clock"
-        new.write_text(f"{seconds:+d}\n")
-        new.rename(self.folder / f"clock-{host}")
+        file = os.open(self.folder / f"clock-{host}", os.O_CREAT | os.O_WRONLY, 0o600)
+        os.pwrite(file, struct.pack("q", seconds * 10**9), 0)
+        os.close(file)
 
     def start_daemon(self):
         port = self.folder / "port"

@@ -108,7 +108,7 @@ run_long() {
       shift
       require build test
       configure_once release
-      compile release chaos_worker chaos_replay lockstepctl lockstepd
+      compile release moved_clock chaos_worker chaos_replay lockstepctl lockstepd
       local what=(mix --minutes 30 --workers 16)
       [[ "$name" == chaos ]] || what=(cuts --control 1000 --data 50 --workers 16)
       exec python3 tests/chaos/chaos_test.py build/release/bin "${what[@]}" "$@"
