@@ -50,6 +50,14 @@ void LimitFlags::AddTo(const CommandLine& line) {
            SizeInto(&rpc_.message_bytes, kMessageBytesMin, kMessageBytesMax),
            "size of a received message")
       .ShowDefault(SizeText(rpc_.message_bytes));
+  const auto bytes = [&](const char* name, int64_t* value, const char* help) {
+    line.Add(name, SizeInto(value, kMessageBytesMin, kClientBytesMax), help)
+        .ShowDefault(SizeText(*value));
+  };
+  bytes("--connection_bytes_max", &rpc_.connection_bytes,
+        "what one connection sends before it is a whole message");
+  bytes("--incoming_bytes_max", &rpc_.incoming_bytes,
+        "the same of all connections together");
   count("--connections_max", &rpc_.connections,
         "open connections; fewer if open files are (ulimit -n)");
   count("--hello_streams_max", &hello_.streams,

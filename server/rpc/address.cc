@@ -6,6 +6,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "base/text/utf8.h"
 
 namespace lockstep::rpc {
@@ -41,6 +43,13 @@ std::string ToString(const Address& address) {
   const bool is_ipv6 = address.host.find(':') != std::string::npos;
   return is_ipv6 ? absl::StrCat("[", address.host, "]:", address.port)
                  : absl::StrCat(address.host, ":", address.port);
+}
+
+std::string AddressOfGrpcPeer(absl::string_view peer) {
+  for (const char* scheme : {"ipv4:", "ipv6:"})
+    absl::ConsumePrefix(&peer, scheme);
+  return Printable(
+      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}}));
 }
 
 bool IsLoopback(const Address& address) {

@@ -20,6 +20,9 @@ struct Address {
 absl::StatusOr<Address> ParseAddress(absl::string_view text);
 std::string ToString(const Address& address);
 
+// "[::1]:40123" of gRPC's "ipv6:%5B::1%5D:40123"; printable.
+std::string AddressOfGrpcPeer(absl::string_view peer);
+
 // Whether the address is reachable from this machine only: localhost, 127.*,
 // ::1.
 bool IsLoopback(const Address& address);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proto/codec.h"
+#include "server/rpc/call_bytes.h"
 #include "server/rpc/status.h"
 #include "server/rpc/watch_reactor.h"
 
@@ -46,6 +47,8 @@ absl::StatusOr<proto::Header> AdminService::HeaderOf(
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
     const grpc::CallbackServerContext* call, const Request& request) const {
+  CallBytes(context_->limits, *call)
+      .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
   const CallerIdentity caller = CallerOf(call->auth_context().get());
   absl::StatusOr<Admission> admission = context_->tokens->gate()->AdmitOperator(
       caller, request.header().job(), request.token());

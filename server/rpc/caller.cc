@@ -6,23 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "base/text/utf8.h"
 #include "base/tls/certificate.h"
+#include "server/rpc/address.h"
 
 namespace lockstep::rpc {
-namespace {
-
-// "[::1]:40123" of "ipv6:%5B::1%5D:40123".
-std::string AddressOf(absl::string_view peer) {
-  for (const char* scheme : {"ipv4:", "ipv6:"})
-    absl::ConsumePrefix(&peer, scheme);
-  return Printable(
-      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}}));
-}
-
-}  // namespace
 
 CallerIdentity CallerOf(const grpc::AuthContext* context) {
   if (context == nullptr) return {};
@@ -48,7 +36,7 @@ std::string NameOf(const CallerIdentity& caller, absl::string_view credential,
   } else if (!credential.empty()) {
     absl::StrAppend(&name, " with ", credential);
   }
-  return absl::StrCat(name, " at ", AddressOf(peer));
+  return absl::StrCat(name, " at ", AddressOfGrpcPeer(peer));
 }
 
 }  // namespace lockstep::rpc

@@ -2,7 +2,10 @@
 // loop, and how often something was refused for one.
 //
 //   connections     of both listeners; the next one is closed at once
-//   message_bytes   gRPC ends the call before it has read a larger message
+//   message_bytes   the call ends once a larger message was received
+//   connection_bytes, incoming_bytes
+//                   that one connection, or all, have sent and no call was
+//                   given yet: the connection ends, or the one with the most
 //   unread_messages, unread_bytes
 //                   that wait until one worker reads them: its stream ends
 //
@@ -12,9 +15,12 @@
 #define LOCKSTEP_SERVER_RPC_LIMITS_H_
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "protocol/limit_use.h"
@@ -25,6 +31,8 @@ namespace lockstep::rpc {
 struct RpcLimitValues {
   int64_t connections = 20'000;
   int64_t message_bytes = int64_t{4} << 20;
+  int64_t connection_bytes = int64_t{64} << 20;
+  int64_t incoming_bytes = int64_t{1} << 30;
   int64_t unread_messages = 1024;
   int64_t unread_bytes = int64_t{256} << 20;
 };
@@ -44,6 +52,16 @@ class RpcLimits {
   // A connection was refused for want of descriptors.
   void CountRefusedConnection();
 
+  // Whether any connection may be open.
+  bool HasConnections();
+  // Ends connections that have sent too much that no call was given. Call it
+  // every kCheckInterval while there are connections; with many it looks less
+  // often. Returns lines for the log.
+  static constexpr absl::Duration kCheckInterval = absl::Milliseconds(50);
+  std::vector<std::string> EndOverfullConnections(absl::Time now);
+
+  // For what a call is given (call_bytes.h): of the connection with this peer.
+  std::shared_ptr<GivenBytes> GivenBytesOf(absl::string_view peer);
   void NoteMessage(int64_t bytes);
   // gRPC refused a message.
   void CountRefusedMessage();
@@ -59,8 +77,11 @@ class RpcLimits {
   Mutex mutex_;
   OpenConnections open_ ABSL_GUARDED_BY(mutex_);
   absl::Time counted_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Time checked_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   LimitUse connections_ ABSL_GUARDED_BY(mutex_);
   LimitUse message_ ABSL_GUARDED_BY(mutex_);
+  LimitUse connection_bytes_ ABSL_GUARDED_BY(mutex_);
+  LimitUse incoming_bytes_ ABSL_GUARDED_BY(mutex_);
   LimitUse unread_messages_ ABSL_GUARDED_BY(mutex_);
   LimitUse unread_bytes_ ABSL_GUARDED_BY(mutex_);
 };

@@ -224,14 +224,28 @@ void Listener::Loop() {
   while (true) {
     // After an error, polls only the stop event for a while.
     const bool all = of_these == waiting.size();
-    if (poll(waiting.data(), of_these, all ? -1 : kRetryMilliseconds) < 0) {
-      continue;  // EINTR
-    }
+    const int timeout = all ? CheckMilliseconds() : kRetryMilliseconds;
+    if (poll(waiting.data(), of_these, timeout) < 0) continue;  // EINTR
     if (waiting[0].revents != 0) return;
+    EndOverfullConnections();
     of_these = waiting.size();
     for (const FileDescriptor& socket : sockets_) {
       if (!AcceptAll(socket.get())) of_these = 1;
     }
+  }
+}
+
+int Listener::CheckMilliseconds() {
+  RpcLimits* const limits = callbacks_.limits;
+  if (limits == nullptr || !limits->HasConnections()) return -1;
+  return static_cast<int>(absl::ToInt64Milliseconds(RpcLimits::kCheckInterval));
+}
+
+void Listener::EndOverfullConnections() {
+  if (callbacks_.limits == nullptr) return;
+  for (const std::string& line :
+       callbacks_.limits->EndOverfullConnections(clock_.Now())) {
+    Warn(line);
   }
 }
 

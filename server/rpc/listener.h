@@ -33,7 +33,8 @@ class Listener {
     std::function<void(FileDescriptor)> on_connection;
     // A line for the log. May be empty.
     std::function<void(const std::string&)> on_warning;
-    // Admits connections, and counts those that are refused. May be null.
+    // Admits connections, counts those that are refused, and ends those that
+    // send too much. May be null.
     RpcLimits* limits = nullptr;
   };
 
@@ -58,6 +59,9 @@ class Listener {
            FileDescriptor stop, FileDescriptor spare);
 
   void Loop();
+  // How long to wait for a connection before the open ones are looked at again.
+  int CheckMilliseconds();
+  void EndOverfullConnections();
   // Accepts until no connection waits. False after an error that persists.
   bool AcceptAll(int socket);
   void Keep(FileDescriptor connection);

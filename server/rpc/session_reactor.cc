@@ -98,7 +98,7 @@ void SessionReactor::OnReadDone(bool ok) {
 
 absl::StatusOr<protocol::ToCoordinator> SessionReactor::Judge() {
   v1::ToCoordinator wire;
-  context_->limits->NoteMessage(static_cast<int64_t>(in_.Length()));
+  bytes_.AddMessage(static_cast<int64_t>(in_.Length()));
   if (!grpc::SerializationTraits<v1::ToCoordinator>::Deserialize(&in_, &wire)
            .ok()) {
     return absl::InvalidArgumentError("bytes that are no message");

@@ -32,6 +32,7 @@
 #include "lockstep/v1/session.pb.h"
 #include "protocol/protocol.h"
 #include "server/core/event.h"
+#include "server/rpc/call_bytes.h"
 #include "server/rpc/service_context.h"
 #include "server/runtime/coordinator_loop.h"
 
@@ -54,7 +55,10 @@ class SessionReactor final
  private:
   SessionReactor(const ServiceContext* context,
                  grpc::CallbackServerContext* call)
-      : context_(context), counted_(context->calls), call_(call) {}
+      : context_(context),
+        counted_(context->calls),
+        bytes_(context->limits, *call),
+        call_(call) {}
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -70,6 +74,7 @@ class SessionReactor final
 
   const ServiceContext* const context_;
   OpenCalls::CountedCall counted_;  // until OnDone
+  CallBytes bytes_;
   grpc::CallbackServerContext* const call_;
   std::shared_ptr<SessionReactor> self_;  // until OnDone
   core::SessionId session_;

@@ -27,20 +27,6 @@ namespace {
 using absl::StatusCode;
 using testing::HasSubstr;
 
-LimitUse UseOf(const std::shared_ptr<grpc::Channel>& channel,
-               const std::string& name) {
-  const auto admin = v1::Admin::NewStub(channel);
-  v1::ListLimitsResponse response;
-  grpc::ClientContext call;
-  SetDeadline(&call);
-  EXPECT_TRUE(admin->ListLimits(&call, {}, &response).ok());
-  for (const v1::LimitUse& limit : response.limits()) {
-    if (limit.name() == name) return *proto::FromProto(limit);
-  }
-  ADD_FAILURE() << "no limit " << name;
-  return {};
-}
-
 void ExpectThatAWorkerJoins(const InProcessDaemon& daemon) {
   StreamLine line(ChannelTo(daemon.address()));
   ScriptedWorker worker(&line, SpecOf("later", 1), "worker-0");

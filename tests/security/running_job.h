@@ -26,6 +26,21 @@ inline bool Eventually(const std::function<bool()>& holds) {
   return true;
 }
 
+// A line of `lockstepctl limits`.
+inline LimitUse UseOf(const std::shared_ptr<grpc::Channel>& channel,
+                      const std::string& name) {
+  const auto admin = v1::Admin::NewStub(channel);
+  v1::ListLimitsResponse response;
+  grpc::ClientContext call;
+  SetDeadline(&call);
+  EXPECT_TRUE(admin->ListLimits(&call, {}, &response).ok());
+  for (const v1::LimitUse& limit : response.limits()) {
+    if (limit.name() == name) return *proto::FromProto(limit);
+  }
+  ADD_FAILURE() << "no limit " << name;
+  return {};
+}
+
 // A job of one worker that has started.
 class RunningJob {
  public:
