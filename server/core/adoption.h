@@ -34,6 +34,12 @@
 
 namespace lockstep::core {
 
+// The worker was welcomed and is part of an epoch.
+inline bool IsInEpoch(const protocol::Hello& hello) {
+  return hello.generation.value != 0 && hello.resume &&
+         hello.resume->epoch.value != 0;
+}
+
 class Adoptions {
  public:
   struct Taken {

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
 #include "tools/launch/worker_environment.h"
@@ -18,11 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kSteps[] = "12";
-
-std::string ReadAll(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class ReproducibleDigitsTest : public testing::Test {
  protected:
@@ -65,9 +60,10 @@ class ReproducibleDigitsTest : public testing::Test {
       EXPECT_TRUE(started.ok()) << started;
     }
     EXPECT_EQ(supervisor.Run(), 0);
-    const std::string first = ReadAll(folder_ / "worker-0");
+    const std::string first = ContentsOf(folder_ / "worker-0");
     for (int worker = 1; worker < workers; ++worker) {
-      EXPECT_TRUE(ReadAll(folder_ / absl::StrCat("worker-", worker)) == first);
+      EXPECT_TRUE(ContentsOf(folder_ / absl::StrCat("worker-", worker)) ==
+                  first);
     }
     return first;
   }

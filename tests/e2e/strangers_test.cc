@@ -10,7 +10,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "tests/e2e/tool.h"
 #include "tests/support/other_user.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tools/launch/operator_token.h"
 
@@ -33,11 +33,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-std::string Contents(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // Runs a program from the test's folder as another user.
 UserOutcome RunAsStranger(std::vector<std::string> argv,
@@ -169,7 +164,7 @@ TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
   std::string workers;
   for (const pid_t pid : Family(launcher_->pid())) {
     const std::string variables =
-        Contents(absl::StrCat("/proc/", pid, "/environ"));
+        ContentsOf(absl::StrCat("/proc/", pid, "/environ"));
     const size_t at = variables.find("LOCKSTEP_TOKEN=");
     if (at == std::string::npos) continue;
     workers = variables.substr(at + 15, 64);
@@ -248,7 +243,7 @@ TEST_F(StrangersTest, AnotherUserReadsNeitherTokensNorGradients) {
     EXPECT_FALSE(can_open(process + "/mem"));
     EXPECT_FALSE(can_open(process + "/fd"));
     // Every user can read a command line.
-    const std::string command = Contents(process + "/cmdline");
+    const std::string command = ContentsOf(process + "/cmdline");
     EXPECT_THAT(command, Not(HasSubstr(token)));
     for (const std::string& fd : NamesIn(process + "/fd")) {
       std::error_code none;

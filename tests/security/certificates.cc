@@ -3,8 +3,6 @@
 #include <stdlib.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -105,11 +103,6 @@ ToolOutcome RunProgram(std::vector<std::string> command) {
   outcome.code = program.Wait();
   outcome.output += program.Errors();
   return outcome;
-}
-
-std::string FileContents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 }  // namespace lockstep::security

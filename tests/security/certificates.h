@@ -59,8 +59,6 @@ struct ToolOutcome {
 // used beside gRPC's threads, which would take its signals.
 ToolOutcome RunProgram(std::vector<std::string> command);
 
-std::string FileContents(const std::string& path);
-
 }  // namespace lockstep::security
 
 #endif  // LOCKSTEP_TESTS_SECURITY_CERTIFICATES_H_

@@ -11,6 +11,7 @@
 #include "base/tls/tls_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/paths.h"
 #include "tools/certs/certificate_folder.h"
 
 namespace lockstep::security {
@@ -64,21 +65,21 @@ TEST_F(CertsCommandTest, InitMakesAUsableFolderForEachSide) {
 
 TEST_F(CertsCommandTest, InitReplacesNoAuthority) {
   ASSERT_EQ(Certs({"init", own_}).code, 0);
-  const std::string before = FileContents(own_ + "/ca/ca.key");
+  const std::string before = ContentsOf(own_ + "/ca/ca.key");
   const ToolOutcome again = Certs({"init", own_});
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(again.output, HasSubstr("certs renew"));
-  EXPECT_EQ(FileContents(own_ + "/ca/ca.key"), before);
+  EXPECT_EQ(ContentsOf(own_ + "/ca/ca.key"), before);
 }
 
 TEST_F(CertsCommandTest, RenewKeepsAuthorityAndHosts) {
   ASSERT_EQ(Certs({"init", own_, "--host", "train.test"}).code, 0);
-  const std::string authority = FileContents(own_ + "/worker/ca.crt");
-  const std::string key = FileContents(own_ + "/worker/tls.key");
+  const std::string authority = ContentsOf(own_ + "/worker/ca.crt");
+  const std::string key = ContentsOf(own_ + "/worker/tls.key");
   const ToolOutcome renewed = Certs({"renew", own_, "--days", "30"});
   ASSERT_EQ(renewed.code, 0) << renewed.output;
-  EXPECT_EQ(FileContents(own_ + "/worker/ca.crt"), authority);
-  EXPECT_NE(FileContents(own_ + "/worker/tls.key"), key);
+  EXPECT_EQ(ContentsOf(own_ + "/worker/ca.crt"), authority);
+  EXPECT_NE(ContentsOf(own_ + "/worker/tls.key"), key);
   const auto facts = CheckTlsFolder(own_ + "/coordinator", absl::Now());
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_THAT(facts->hosts, testing::ElementsAre("train.test"));
@@ -133,7 +134,7 @@ TEST_F(CertsCommandTest, FollowsNoPlantedLink) {
     fs::create_symlink(victim, path);
   }
   ASSERT_EQ(Certs({"renew", own_}).code, 0);
-  EXPECT_EQ(FileContents(victim), "untouched");
+  EXPECT_EQ(ContentsOf(victim), "untouched");
   EXPECT_TRUE(Trouble(own_ + "/worker").ok()) << Trouble(own_ + "/worker");
   // Nor is a folder that links elsewhere.
   fs::create_symlink(root_.path(), own_ + "/bob");

@@ -9,7 +9,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -33,11 +32,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
-
-std::string ContentsOf(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // The attempts of security_probe, and their codes; those of all processes
 // of a kind must be equal.

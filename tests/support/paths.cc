@@ -13,10 +13,14 @@ std::string SourcePath(const std::string& file) {
   return root / file;
 }
 
-std::string ReadSource(const std::string& file) {
-  std::ifstream in(SourcePath(file), std::ios::binary);
-  EXPECT_TRUE(in) << SourcePath(file);
+std::string ContentsOf(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string ReadSource(const std::string& file) {
+  EXPECT_TRUE(std::filesystem::exists(SourcePath(file))) << SourcePath(file);
+  return ContentsOf(SourcePath(file));
 }
 
 std::string ProgramPath(const std::string& name) {

@@ -14,7 +14,10 @@ namespace lockstep {
 // The path of `file` of the repository, such as "docs/spec.md".
 std::string SourcePath(const std::string& file);
 
-// The contents of that file. Fails the test if it cannot be read.
+// The contents of any file; empty if it cannot be read.
+std::string ContentsOf(const std::string& path);
+
+// The contents of SourcePath(file). Fails the test if it cannot be read.
 std::string ReadSource(const std::string& file);
 
 // The path of a program in the folder of this test.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -35,11 +34,6 @@ std::string TempFile(const std::string& name) {
   static const launch::ScratchFolder folder;
   EXPECT_EQ(folder.status(), absl::OkStatus());
   return folder.path() / name;
-}
-
-std::string Contents(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 void Write(const std::string& path, const std::string& text) {
@@ -77,7 +71,7 @@ TEST(PlanCommandTest, CompilesVerifiesAndExplainsTheExamples) {
     EXPECT_THAT(explained.output, HasSubstr(c.bubble));
     EXPECT_THAT(explained.output, HasSubstr("link rank 0 > rank 1"));
     EXPECT_THAT(explained.output, HasSubstr("peak"));
-    EXPECT_THAT(Contents(svg), StartsWith("<svg"));
+    EXPECT_THAT(ContentsOf(svg), StartsWith("<svg"));
   }
 }
 
@@ -209,14 +203,14 @@ const std::string kPipelineDoc = SourcePath("docs/pipeline.md");
 TEST(PlanCommandTest, TheDocumentedDigestIsThatOfTheExample) {
   const std::string verified = Plan({"verify", Compiled("gpt-pipe4")}).output;
   EXPECT_THAT(
-      Contents(kPipelineDoc),
+      ContentsOf(kPipelineDoc),
       HasSubstr("lockstepctl plan compile -f examples/specs/gpt-pipe4.yaml -o "
                 "plan.pb\nlockstepctl plan verify plan.pb       # " +
                 verified));
 }
 
 TEST(PlanCommandTest, TheDocumentedOperationsAreThoseOfTheExample) {
-  const std::string doc = Contents(kPipelineDoc);
+  const std::string doc = ContentsOf(kPipelineDoc);
   const size_t begin = doc.find("operations of ranks 0-3");
   ASSERT_NE(begin, std::string::npos);
   const std::string block = doc.substr(begin, doc.find("```", begin) - begin);
@@ -230,7 +224,7 @@ TEST(PlanCommandTest, TheDocumentedOperationsAreThoseOfTheExample) {
 
 // On one host shm sums leaves in pairs by itself.
 TEST(PlanCommandTest, LeavesAreOneOperationWhereTheTransportSumsInPairs) {
-  std::string spec = Contents(kSpecs + "leaves.yaml");
+  std::string spec = ContentsOf(kSpecs + "leaves.yaml");
   const std::string nccl = "transport: nccl";
   spec.replace(spec.find(nccl), nccl.size(), "transport: shm");
   Write(TempFile("pairs.yaml"), spec);
@@ -249,8 +243,8 @@ TEST(PlanCommandTest, LeavesAreOneOperationWhereTheTransportSumsInPairs) {
 }
 
 TEST(PlanCommandTest, TheSameSpecGivesTheSameBytes) {
-  const std::string once = Contents(Compiled("gpt-pipe4"));
-  EXPECT_EQ(Contents(Compiled("gpt-pipe4")), once);
+  const std::string once = ContentsOf(Compiled("gpt-pipe4"));
+  EXPECT_EQ(ContentsOf(Compiled("gpt-pipe4")), once);
 }
 
 TEST(PlanCommandTest, AnExportedPlanIsTheSamePlan) {
@@ -258,13 +252,13 @@ TEST(PlanCommandTest, AnExportedPlanIsTheSamePlan) {
   const std::string json = TempFile("plan.json");
   EXPECT_EQ(Plan({"export", file, "-o", json}).code, 0);
   EXPECT_EQ(Plan({"verify", json}).output, Plan({"verify", file}).output);
-  EXPECT_EQ(Plan({"export", file}).output, Contents(json));
+  EXPECT_EQ(Plan({"export", file}).output, ContentsOf(json));
 }
 
 TEST(PlanCommandTest, APlanWithoutOneOfItsTransfersIsNotVerified) {
   const std::string json = TempFile("plan.json");
   EXPECT_EQ(Plan({"export", Compiled("gpt-pipe4"), "-o", json}).code, 0);
-  const Json whole = Json::parse(Contents(json));
+  const Json whole = Json::parse(ContentsOf(json));
   int removed = 0;
   for (size_t rank = 0; rank < whole["ranks"].size(); ++rank) {
     const Json& lanes = whole["ranks"][rank]["lanes"];
@@ -286,7 +280,7 @@ TEST(PlanCommandTest, APlanWithoutOneOfItsTransfersIsNotVerified) {
 TEST(PlanCommandTest, WhoDeadlocksIsTold) {
   const std::string json = TempFile("plan.json");
   EXPECT_EQ(Plan({"export", Compiled("gpt-pipe4"), "-o", json}).code, 0);
-  Json plan = Json::parse(Contents(json));
+  Json plan = Json::parse(ContentsOf(json));
   // Rank 1 needs the first gradient before it sends any activation.
   Json& order = plan["ranks"][1]["launch_order"];
   const auto& lanes = plan["ranks"][1]["lanes"];
