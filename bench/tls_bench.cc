@@ -1,18 +1,19 @@
 // The time of a step with and without TLS between coordinator and workers:
 // `./run bench tls`.
 //
-//   tls_bench [ROUNDS [STEPS]]                             (default: 15, 400)
+//   tls_bench [ROUNDS [SECONDS]]                             (default: 21, 1)
 //
 // Four jobs of two workers each stay joined: static and negotiated, at a
-// coordinator with TLS and at one without. In a round each job makes STEPS
-// steps of 256 KiB of gradients, one job after the other, in turns in one order
-// and in the other; medians over the rounds. A static step does not need the
-// coordinator; of a negotiated one it decides each pass. The workers are
-// threads; the two lockstepd are processes.
+// coordinator with TLS and at one without. In a round each job makes steps of
+// 4 MiB of gradients for about SECONDS, one job after the other, in turns in
+// one order and in the other; medians over the rounds. A static step does not
+// need the coordinator; of a negotiated one it decides each pass. The workers
+// are threads; the two lockstepd are processes.
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,12 +34,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kWorkers = 2;
 constexpr int kParameters = 16;
-constexpr int64_t kElements = 4096;
+constexpr int64_t kElements = 65'536;
 
 // A coordinator, and where its workers find certificates.
 struct Coordinator {
   launch::LocalDaemon daemon;
   std::string worker_tls;  // empty: plaintext
+  // Ends lockstepd before its files are removed. One for each: it knows its
+  // children by name.
+  std::unique_ptr<launch::Supervisor> supervisor;
 };
 
 class Job {
@@ -80,6 +84,12 @@ struct Pair {
   Job plain;
   Job with_tls;
   std::vector<double> plain_seconds, tls_seconds;
+
+  int StepsIn(double seconds) {
+    constexpr int kTrial = 100;
+    with_tls.Measure(kTrial);
+    return static_cast<int>(seconds / plain.Measure(kTrial)) + 1;
+  }
 };
 
 void Measure(Pair& pair, int round, int steps) {
@@ -106,30 +116,30 @@ double RatioOf(const Pair& pair) {
   return Median(std::move(ratios));
 }
 
-Coordinator Start(launch::Supervisor& supervisor, const std::string& certs) {
+Coordinator Start(const std::string& certs) {
   launch::LocalDaemonOptions options;
   Coordinator coordinator;
+  coordinator.supervisor =
+      std::make_unique<launch::Supervisor>(launch::SupervisorOptions{});
   if (!certs.empty()) {
     options.tls_folder = absl::StrCat(certs, "/", certs::kCoordinatorFolder);
     coordinator.worker_tls = absl::StrCat(certs, "/", certs::kWorkerFolder);
   }
-  auto daemon = launch::StartLocalDaemon(supervisor, options);
+  auto daemon = launch::StartLocalDaemon(*coordinator.supervisor, options);
   Check(daemon.ok(), "lockstepd does not start");
   coordinator.daemon = *std::move(daemon);
   return coordinator;
 }
 
-int Run(int rounds, int steps) {
+int Run(int rounds, double seconds) {
   const launch::ScratchFolder scratch;
   const std::string certs = scratch.path() / "certs";
   Check(certs::InitCertificates(certs,
                                 {.hosts = {"127.0.0.1"}, .now = absl::Now()})
             .ok(),
         "no certificates");
-  // A supervisor knows its children by name, and both are called lockstepd.
-  launch::Supervisor plain_supervisor({}), tls_supervisor({});
-  const Coordinator plain = Start(plain_supervisor, "");
-  const Coordinator with_tls = Start(tls_supervisor, certs);
+  const Coordinator plain = Start("");
+  const Coordinator with_tls = Start(certs);
   Pair statically{"static",
                   Job(plain, SyncMode::kStatic),
                   Job(with_tls, SyncMode::kStatic),
@@ -142,8 +152,7 @@ int Run(int rounds, int steps) {
                   {}};
   std::vector<Figure> figures;
   for (Pair* pair : {&statically, &negotiated}) {
-    pair->plain.Measure(steps);
-    pair->with_tls.Measure(steps);
+    const int steps = pair->StepsIn(seconds);
     for (int round = 0; round < rounds; ++round) Measure(*pair, round, steps);
     std::printf("%s: %.0f us a step, with TLS %.0f us; medians of %d rounds\n",
                 pair->name, Median(pair->plain_seconds) * 1e6,
@@ -164,11 +173,11 @@ int Run(int rounds, int steps) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 15;
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 400;
-  if (argc > 3 || rounds < 1 || steps < 1) {
-    std::fprintf(stderr, "usage: tls_bench [ROUNDS [STEPS]]\n");
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 21;
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 1;
+  if (argc > 3 || rounds < 1 || seconds <= 0) {
+    std::fprintf(stderr, "usage: tls_bench [ROUNDS [SECONDS]]\n");
     return 2;
   }
-  return lockstep::bench::Run(rounds, steps);
+  return lockstep::bench::Run(rounds, seconds);
 }

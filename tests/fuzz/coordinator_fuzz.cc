@@ -14,6 +14,7 @@
 
 #include "plan/ir.h"
 #include "proto/codec.h"
+#include "proto/plan_chunks.h"
 #include "server/core/coordinator.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_source.h"
@@ -276,7 +277,9 @@ class History {
     if (compilations_.empty()) return;
     core::Compile next = std::move(compilations_.front());
     compilations_.erase(compilations_.begin());
-    Step(core::Compiled{next.id, next.job, core::MakePlan(*next.input)});
+    Step(core::Compiled{next.id, next.job,
+                        core::MakePlan(*next.input, {&proto::PlanBytes,
+                                                     &proto::PlanFromBytes})});
   }
 
   void Look() {
