@@ -142,10 +142,14 @@ class StreamHandle : public ControlStream {
 class GrpcChannel : public ControlChannel {
  public:
   explicit GrpcChannel(const std::shared_ptr<grpc::Channel>& channel)
-      : stub_(v1::Coordinator::NewStub(channel)) {}
+      : channel_(channel), stub_(v1::Coordinator::NewStub(channel)) {}
   ~GrpcChannel() override { fetches_.CancelAndWait(); }
 
+  // The session waits between attempts itself, by a monotonic clock. gRPC's
+  // wait is one until a time of the wall clock: after that was set back an
+  // hour, a channel whose connection failed would not try again for an hour.
   std::unique_ptr<ControlStream> Open(StreamHandler* handler) override {
+    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
     return std::make_unique<StreamHandle>(
         GrpcStream::Start(stub_.get(), handler));
   }
@@ -156,6 +160,7 @@ class GrpcChannel : public ControlChannel {
   }
 
  private:
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Coordinator::Stub> stub_;
   Fetches fetches_;
 };

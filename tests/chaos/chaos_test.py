@@ -203,7 +203,7 @@ def percentile(ordered, p):
 
 def play(options, folder):
     kinds = chosen_kinds(options.what)
-    clocks = "clock_jump" in kinds
+    clocks = not {"clock_jump", "clock_set_back"}.isdisjoint(kinds)
     dice = random.Random(options.seed)
     try:
         cluster = Cluster(options.binaries.resolve(), folder, options.workers, options.seed, options.compute_ms, clocks)

@@ -270,6 +270,10 @@ class Cluster:
         said = self.ctl("describe", "chaos", "--json", check=False)
         return json.loads(said) if said else {}
 
+    def silent_seconds(self, name):
+        """For how long the coordinator has not heard the worker."""
+        return next(worker["silent_seconds"] for worker in self.job()["workers"] if worker["name"] == name)
+
     # --- The end ---
 
     def stop_job(self):

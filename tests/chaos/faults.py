@@ -15,6 +15,7 @@ from cluster import LEASE_S, Violation
 # Of a silent fault; and what a machine that has other work to do may add.
 DETECTION_GOAL_S = 1.5 * LEASE_S
 LOAD_S = 1.0
+KEEPALIVE_S = 10  # of a worker's connection to the coordinator: a timer that gRPC waits for
 
 
 @dataclasses.dataclass
@@ -31,7 +32,7 @@ class Outcome:
 @dataclasses.dataclass(frozen=True)
 class Fault:
     inflict: callable
-    family: str  # control, link or worker
+    family: str  # control, link or worker; alone: in no mix
     ends_epoch: bool = False
     kills: bool = False  # a worker is lost: the others go on without it for a while
     silent: bool = False  # known by silence alone: within 1.5 leases
@@ -156,6 +157,21 @@ def clock_jump(cluster, dice, outcome):
         cluster.set_clock(host, 0)
         cluster.sleep(1.5)
     outcome.notes = f"host {host}: {jump:+d} s"
+
+
+@fault("alone")
+def clock_set_back(cluster, dice, outcome):
+    """A worker finds the coordinator again, though waits of gRPC for an hour that has passed twice are overdue."""
+    name = cluster.names[0]
+    cluster.set_clock(0, 3600)
+    cluster.sleep(2)
+    cluster.set_clock(0, 0)
+    cluster.sleep(KEEPALIVE_S + 2)
+    cluster.relay.ask("refuse", f"control.{name}")
+    cluster.relay.ask("cut", f"control.{name}")
+    cluster.sleep(LEASE_S)
+    cluster.relay.ask("accept", f"control.{name}")
+    cluster.await_that(lambda: cluster.silent_seconds(name) < LEASE_S / 2, f"{name} is heard again", limit=10)
 
 
 # --- Links --------------------------------------------------------------------
