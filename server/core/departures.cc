@@ -88,16 +88,15 @@ bool Departures::Accuse(const protocol::Evidence& evidence,
                                members.RankOf(reporter) >= 0;
   if (!between_members) return false;
   const bool silent = evidence.kind == protocol::EvidenceKind::kPeerSilent;
-  accusations_.Add(
-      {.reporter = reporter,
-       .accused = evidence.subject,
-       .what = absl::StrCat(
-           silent ? "is silent on" : "reset", " their data connection",
-           evidence.detail.empty() ? "" : ": ", evidence.detail),
-       .answer_by = context.now() +
-                    (silent ? kLookAgain : context.spec().timeouts.resume),
-       .silent = silent,
-       .made = context.now()});
+  accusations_.Add({.reporter = reporter,
+                    .accused = evidence.subject,
+                    .what = absl::StrCat(silent ? "is silent on" : "reset",
+                                         " their data connection",
+                                         evidence.detail.empty() ? "" : ": ",
+                                         evidence.detail),
+                    .answer_by = context.now() + kLookAgain,
+                    .silent = silent,
+                    .made = context.now()});
   return true;
 }
 
@@ -105,15 +104,11 @@ std::optional<EpochEnd> Departures::Expire(bool may_resume,
                                            EpochContext& context) {
   if (accusations_.Next() > context.now()) return std::nullopt;
   const Members& members = context.members;
-  if (may_resume || AwaitsTheAccused(members)) {
+  if (may_resume || AwaitsAnAccused(context)) {
     // A worker may still turn out to be dead or stopped; its resume window or
     // lease decides. A death also makes survivors cut their links, so that they
     // accuse one another.
-    accusations_.BeginAnew(
-        context.now() +
-        (accusations_.any_silent()
-             ? kLookAgain
-             : std::max(context.spec().timeouts.resume, kLookAgain)));
+    accusations_.BeginAnew(context.now() + kLookAgain);
     return std::nullopt;
   }
   const Accusation& accusation = accusations_.Weightiest();
@@ -130,11 +125,18 @@ std::optional<EpochEnd> Departures::Expire(bool may_resume,
       {}};
 }
 
-// A worker sends four heartbeats per lease.
-bool Departures::AwaitsTheAccused(const Members& members) const {
+// A worker sends four heartbeats per lease. One that has reset a connection and
+// whose stream is open lives, if it says nothing else.
+bool Departures::AwaitsAnAccused(const EpochContext& context) const {
+  const auto unheard = [&](const Accusation& a) {
+    const Members& members = context.members;
+    return members.At(members.RankOf(a.accused)).heard <= a.made &&
+           !accusations_.IsMutual(a);
+  };
+  const absl::Duration patience = context.spec().timeouts.resume;
   const std::vector<Accusation>& open = accusations_.open();
-  return std::any_of(open.begin(), open.end(), [&members](const auto& a) {
-    return a.silent && members.At(members.RankOf(a.accused)).heard <= a.made;
+  return std::any_of(open.begin(), open.end(), [&](const Accusation& a) {
+    return unheard(a) && (a.silent || context.now() < a.made + patience);
   });
 }
 

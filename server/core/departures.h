@@ -76,7 +76,7 @@ class Departures {
   std::optional<EpochEnd> Expire(bool may_resume, EpochContext& context);
 
  private:
-  bool AwaitsTheAccused(const Members& members) const;
+  bool AwaitsAnAccused(const EpochContext& context) const;
   protocol::Position LastPosition() const;
 
   RankSet left_;

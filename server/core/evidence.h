@@ -15,11 +15,11 @@
 // A broken stream and a closed local socket together are enough: the worker is
 // lost at once (Job::LoseIfUnreachable).
 //
-// Any other hint becomes an *accusation*: if the accused has neither died nor
-// left when its time to answer ends, it is alive, and the link is broken. For a
-// silent peer this needs a message of the accused after the accusation: it may
-// be stopped, and then its lease decides. Such a message decides at once,
-// because silence, unlike a reset, does not follow from a death elsewhere.
+// Any other hint becomes an *accusation*. If every accused has sent a message
+// after that, or accuses its accuser, and no worker has lost its stream, all
+// live, and the link is broken. A silent peer is awaited until its lease
+// decides: it may be stopped. A peer that has reset the connection is awaited
+// for the resume window: if it was dead, its stream would have broken.
 
 #ifndef LOCKSTEP_SERVER_CORE_EVIDENCE_H_
 #define LOCKSTEP_SERVER_CORE_EVIDENCE_H_
@@ -78,14 +78,18 @@ class Accusations {
     }
   }
 
-  bool any_silent() const {
-    return std::any_of(open_.begin(), open_.end(),
-                       [](const Accusation& a) { return a.silent; });
-  }
-
   bool HasAccused(const WorkerName& worker) const {
     return std::any_of(open_.begin(), open_.end(), [&worker](const auto& a) {
       return a.reporter == worker;
+    });
+  }
+
+  // The accused accuses the reporter, too: it lived when it saw the broken
+  // link.
+  bool IsMutual(const Accusation& accusation) const {
+    return std::any_of(open_.begin(), open_.end(), [&](const Accusation& a) {
+      return a.reporter == accusation.accused &&
+             a.accused == accusation.reporter;
     });
   }
 

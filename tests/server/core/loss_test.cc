@@ -180,6 +180,41 @@ TEST(EvidenceTest, AHintAgainstOneThatLivesBreaksTheLink) {
             (std::vector<WorkerName>{W(1), W(2)}));
 }
 
+TEST(EvidenceTest, ALinkThatBothEndsFindResetIsBroken) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.Says(1, CoordinatorFixture::ResetBy(2));
+  EXPECT_THAT(fixture.Says(2, CoordinatorFixture::ResetBy(1)), NoEffects());
+  EXPECT_THAT(fixture.Wait(0.05), NoEffects());
+  fixture.Wait(0.05);
+  EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
+}
+
+TEST(EvidenceTest, AnAccusedThatIsHeardIsAwaitedNoLonger) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.Says(1, CoordinatorFixture::ResetBy(2));
+  EXPECT_THAT(fixture.Wait(0.5), NoEffects());
+  fixture.Says(2, protocol::Heartbeat{});
+  fixture.Wait(0.1);
+  EXPECT_EQ(fixture.View().cause.kind, CauseKind::kLink);
+}
+
+// One link is broken at both ends because of the death of a third, which has
+// not been heard of since.
+TEST(EvidenceTest, OneThatIsNotHeardIsAwaitedBesideABrokenLink) {
+  CoordinatorFixture fixture(SpecOf(3));
+  fixture.RunAll();
+  fixture.Says(1, CoordinatorFixture::ResetBy(3));
+  fixture.Says(1, CoordinatorFixture::ResetBy(2));
+  fixture.Says(2, CoordinatorFixture::ResetBy(1));
+  EXPECT_THAT(fixture.WaitWithHeartbeats(0.8, {1, 2}), NoEffects());
+  fixture.Closes(3, "reset");
+  fixture.WaitWithHeartbeats(1, {1, 2});
+  EXPECT_EQ(fixture.View().cause.kind, CauseKind::kStreamLost);
+  EXPECT_EQ(fixture.View().cause.workers, std::vector<WorkerName>{W(3)});
+}
+
 TEST(EvidenceTest, AHintIsOvertakenByProof) {
   CoordinatorFixture fixture(SpecOf(3));
   fixture.RunAll();
