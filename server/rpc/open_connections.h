@@ -51,8 +51,8 @@ class OpenConnections {
   // Those that may be open: at least as many as are.
   size_t known() const { return connections_.size(); }
 
-  // Of the connection whose other end has this address, as gRPC writes it
-  // ("ipv4:127.0.0.1:40123"). Null: there is none.
+  // The bytes of the connection whose other end has this address, as gRPC
+  // writes it ("ipv4:127.0.0.1:40123"). Null: there is none.
   std::shared_ptr<GivenBytes> GivenBytesOf(absl::string_view peer) const;
 
   // For each open connection, the most first, after `allowance` bytes more were

@@ -25,7 +25,7 @@ void ExpectClearEnds(const SessionWorld& world) {
     EXPECT_TRUE(worker.trained_all() || !view.status.ok())
         << worker.name() << " stopped without a reason";
     EXPECT_TRUE(view.status.ok() || !view.status.message().empty());
-    // At most ten messages in a second, at any step rate.
+    // At most ten reports in a second, at any step rate.
     const auto& pulses = worker.pulses();
     for (size_t i = 10; i < pulses.size(); ++i) {
       EXPECT_GE(pulses[i] - pulses[i - 10], absl::Milliseconds(999));

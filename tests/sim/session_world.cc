@@ -26,6 +26,7 @@ SessionWorld::SessionWorld(uint64_t seed, int workers, const Faults& faults,
   for (int i = 0; i < workers; ++i) {
     workers_.emplace_back(this, absl::StrCat("worker-", i));
   }
+  computes_long_ = Toss(0.3);
   StartCoordinator();
   PlanFaults(faults);
 }
@@ -62,6 +63,11 @@ bool SessionWorld::Toss(double probability) {
 
 SimWorker& SessionWorld::SomeWorker() {
   return workers_[random_() % workers_.size()];
+}
+
+absl::Duration SessionWorld::ComputeTime() {
+  const bool is_long = computes_long_ && Toss(0.03);
+  return Draw(is_long ? 4 * spec_.timeouts.lease : absl::Milliseconds(60));
 }
 
 // --- Network ----------------------------------------------------------------

@@ -64,7 +64,7 @@ class SimWorker {
   // The program has ended.
   bool done() const { return done_; }
   bool trained_all() const { return trained_all_; }
-  // Progress, Busy and Heartbeat sent while running.
+  // When it reported its progress while running.
   const std::vector<absl::Time>& pulses() const { return pulses_; }
 
   bool registers_otherwise = false;
@@ -137,6 +137,9 @@ class SessionWorld {
   absl::Duration Draw(absl::Duration max);
   bool Toss(double probability);
   SimWorker& SomeWorker();
+  // How long a worker computes in one step: in some histories at times longer
+  // than leases, so that no step shows that it lives.
+  absl::Duration ComputeTime();
 
   // --- Network ---
   void Open(SimWorker* worker, uint64_t number);
@@ -162,6 +165,7 @@ class SessionWorld {
   void Note(std::string line);
 
   std::mt19937_64 random_;
+  bool computes_long_ = false;
   EventQueue events_;
   JobSpec spec_;
   std::deque<SimWorker> workers_;

@@ -92,6 +92,10 @@ void SimDaemon::Apply(const core::Event& event) {
     if (const auto* hello = std::get_if<protocol::Hello>(&body)) {
       hellos_[received->session.value] = *hello;
     }
+    const auto hello = hellos_.find(received->session.value);
+    if (hello != hellos_.end()) {
+      oracle_.Heard(world_.now(), hello->second, received->message);
+    }
   }
   core::Effects effects = core_.Step(options_.clock.Local(world_.now()), event);
   const std::vector<record::Record> records = gate_.Admit(std::move(effects));
@@ -107,6 +111,12 @@ void SimDaemon::Append(const record::Record& record) {
   disk_.written.push_back(record);
   if (const auto* end = std::get_if<record::EpochFinished>(&record.body)) {
     CheckDead(*end);
+  }
+  const auto job = follower_.durable().jobs.find(record.job);
+  if (job != follower_.durable().jobs.end()) {
+    const auto wrong =
+        oracle_.Check(world_.now(), record.body, job->second, world_.lives);
+    if (wrong) world_.violated(*wrong);
   }
   if (!follower_.Replay(record).ok()) {
     world_.violated(absl::StrCat("record ", record.number, " cannot follow"));
@@ -205,6 +215,14 @@ void SimDaemon::CheckWelcome(uint64_t stream, const core::DurableJob& job,
   }
 }
 
+bool SimDaemon::IsAccusedOfALink(uint64_t stream,
+                                 const protocol::Cause& cause) const {
+  const auto hello = hellos_.find(stream);
+  return hello != hellos_.end() && cause.kind == protocol::CauseKind::kLink &&
+         std::find(cause.workers.begin(), cause.workers.end(),
+                   hello->second.worker) != cause.workers.end();
+}
+
 // What the message promises must be in the durable records.
 void SimDaemon::CheckPromised(uint64_t stream,
                               const protocol::ToWorker& message) const {
@@ -231,7 +249,10 @@ void SimDaemon::CheckPromised(uint64_t stream,
   } else if (const auto* ended =
                  std::get_if<protocol::EpochEnded>(&message.body)) {
     const bool is_over = job.epoch > message.epoch || !job.epoch_lives;
-    require(ended->final ? job.ended.has_value() : is_over, "the end");
+    // The end of the job, or of a member with bad links, which goes.
+    const bool goes = is_over && IsAccusedOfALink(stream, ended->cause);
+    const bool is_final = job.ended.has_value() || goes;
+    require(ended->final ? is_final : is_over, "the end");
   } else if (const auto* decision =
                  std::get_if<protocol::RecoveryDecision>(&message.body)) {
     if (job.epoch != message.epoch) return;

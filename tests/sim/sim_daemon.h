@@ -9,7 +9,8 @@
 // state; at its start, that what the disk has (a snapshot, frames) gives the
 // state that was live after the same record; of every message, that what it
 // promises is durable, and that it is for a process with the newest generation
-// and its secret; of every death that is proven, that the process is dead.
+// and its secret; of every death that is proven, that the process is dead; of
+// every recovery, that it follows from what was heard.
 
 #ifndef LOCKSTEP_TESTS_SIM_SIM_DAEMON_H_
 #define LOCKSTEP_TESTS_SIM_SIM_DAEMON_H_
@@ -23,6 +24,7 @@
 #include "absl/time/time.h"
 #include "server/core/coordinator.h"
 #include "server/runtime/durability_gate.h"
+#include "tests/sim/recovery_oracle.h"
 #include "tests/sim/sim_clock.h"
 #include "tests/sim/sim_journal.h"
 
@@ -71,6 +73,7 @@ class SimDaemon {
   void Wake();
   void CheckReplayed();
   void CheckDead(const record::EpochFinished& finished);
+  bool IsAccusedOfALink(uint64_t stream, const protocol::Cause& cause) const;
   void CheckPromised(uint64_t stream, const protocol::ToWorker& message) const;
   void CheckWelcome(uint64_t stream, const core::DurableJob& job,
                     Generation welcomed) const;
@@ -83,6 +86,7 @@ class SimDaemon {
   runtime::DurabilityGate gate_;
   SimDisk& disk_;
   SimJournal journal_;
+  RecoveryOracle oracle_;
   std::map<uint64_t, protocol::Hello> hellos_;  // the last of each stream
   absl::Time wake_ = absl::InfiniteFuture();
   absl::Time stopped_until_ = absl::InfinitePast();

@@ -64,9 +64,8 @@ void SimWorker::Do(const session::Effect& effect) {
     world_->Open(this, open->stream);
   } else if (const auto* send = std::get_if<session::SendOn>(&effect)) {
     const auto& body = send->message.body;
-    const bool pulse = std::holds_alternative<protocol::Progress>(body) ||
-                       std::holds_alternative<protocol::Heartbeat>(body);
-    if (pulse && view().phase == SessionPhase::kRunning) {
+    if (std::holds_alternative<protocol::Progress>(body) &&
+        view().phase == SessionPhase::kRunning) {
       pulses_.push_back(world_->now());
     }
     const auto stream = streams_.find(send->stream);
@@ -160,12 +159,11 @@ void SimWorker::Train() {
   const uint64_t incarnation = incarnation_;
   Apply(session::Moved{{.position = {JobStep(), protocol::Phase::kCompute}}});
   if (incarnation != incarnation_) return;
-  world_->events_.After(world_->Draw(absl::Milliseconds(60)),
-                        [this, incarnation] {
-                          if (incarnation == incarnation_) {
-                            world_->ArriveAtStep(this);
-                          }
-                        });
+  world_->events_.After(world_->ComputeTime(), [this, incarnation] {
+    if (incarnation == incarnation_) {
+      world_->ArriveAtStep(this);
+    }
+  });
 }
 
 void SimWorker::PassStep() {

@@ -22,6 +22,9 @@ bool TrainingWorld::Lives(uint64_t process) const {
          std::any_of(former_.begin(), former_.end(), is_it);
 }
 
+// The number of no process of the world.
+constexpr int64_t kNoProcess = 1'000'000;
+
 // A process that knows all about a worker but its secret.
 class TrainingWorld::Impostor final : public StreamUser {
  public:
@@ -33,7 +36,7 @@ class TrainingWorld::Impostor final : public StreamUser {
                .incarnation = of.incarnation(),
                .spec = world->spec(),
                .process = {.host = "elsewhere",
-                           .pid = 1,
+                           .pid = kNoProcess,
                            .boot_id = "boot",
                            .start_time = 1},
                .resume = protocol::ResumeState{.epoch = of.view().epoch,
@@ -134,20 +137,12 @@ void TrainingWorld::PlanFaults() {
   const int world = static_cast<int>(trainers_.size());
   for (int i = 0; i < faults.worker_crashes; ++i) {
     At(faults.until, [this, world] {
-      const auto worker = static_cast<int>(Pick(world));
-      const bool machine = Toss(options_.faults.silent_crash);
-      CrashWorker(worker, {.machine = machine,
-                           .seen = !machine && Toss(0.5),
-                           .reported = !machine && Toss(0.5)});
+      CrashWorker(static_cast<int>(Pick(world)), DrawDeath());
     });
   }
   for (int i = 0; i < faults.worker_stops; ++i) {
-    At(faults.until, [this, world] {
-      Trainer* const trainer = Alive(static_cast<int>(Pick(world)));
-      if (trainer == nullptr) return;
-      Note([&] { return trainer->name() + " is STOPPED"; });
-      trainer->StopUntil(now() + Draw(absl::Seconds(3)));
-    });
+    At(faults.until,
+       [this, world] { StopForAWhile(static_cast<int>(Pick(world))); });
   }
   for (int i = 0; i < faults.worker_moves; ++i) {
     At(faults.until, [this, world] { Move(static_cast<int>(Pick(world))); });
@@ -177,6 +172,45 @@ void TrainingWorld::PlanFaults() {
   if (faults.mean_between_cuts > absl::ZeroDuration()) {
     for (int i = 0; i < world; ++i) PlanCuts(i);
   }
+}
+
+Death TrainingWorld::DrawDeath() {
+  const bool machine = Toss(options_.faults.silent_crash);
+  return {.machine = machine,
+          .seen = !machine && Toss(0.5),
+          .reported = !machine && Toss(0.5)};
+}
+
+void TrainingWorld::StopForAWhile(int worker) {
+  Trainer* const trainer = Alive(worker);
+  if (trainer == nullptr) return;
+  Note([&] { return trainer->name() + " is STOPPED"; });
+  trainer->StopUntil(now() + Draw(absl::Seconds(3)));
+}
+
+bool TrainingWorld::MayStrike(int* left, double probability) {
+  const bool is_over = now() - absl::UnixEpoch() > options_.faults.until;
+  if (*left == 0 || is_over || !Toss(probability)) return false;
+  --*left;
+  return true;
+}
+
+void TrainingWorld::StrikeWithin(absl::Duration wait) {
+  At(wait, [this] {
+    const auto worker = static_cast<int>(Pick(trainers_.size()));
+    switch (Pick(10)) {
+      case 0:
+      case 1:
+      case 2: return CrashWorker(worker, DrawDeath());
+      case 3:
+      case 4:
+      case 5: return BreakLink();
+      case 6: return CrashCoordinator(Toss(options_.faults.machine_crash));
+      case 7: return Partition(worker);
+      case 8: return StopForAWhile(worker);
+      default: return Impersonate(worker);
+    }
+  });
 }
 
 void TrainingWorld::PlanCuts(int worker) {

@@ -43,6 +43,8 @@ TrainingOptions OptionsOf(uint64_t seed) {
                     .partitions = sometimes(2),
                     .broken_links = sometimes(1),
                     .local_failures = sometimes(1),
+                    .at_verdicts = sometimes(2),
+                    .in_recoveries = sometimes(2),
                     .skewed_clocks = random() % 2 == 0};
   if (random() % 3 == 0) {
     options.faults.mean_between_cuts = absl::Milliseconds(500);

@@ -229,6 +229,9 @@ void TrainingWorld::Count(const std::string& note) {
   if (absl::StrContains(note, "all members register again")) {
     ++counts_.registered_again;
   }
+  if (absl::StrContains(note, " ends: ") && MayStrike(&in_recoveries_, 0.5)) {
+    StrikeWithin(absl::Milliseconds(1500));
+  }
 }
 
 // --- Processes --------------------------------------------------------------
@@ -370,6 +373,7 @@ void TrainingWorld::Applied(const Trainer& trainer, const Update& update) {
                         update.epoch);
   });
   newest_update_ = std::max(newest_update_, update.epoch);
+  if (MayStrike(&at_verdicts_, 0.1)) StrikeWithin(absl::Milliseconds(5));
   Contributions right;
   for (const int64_t sample :
        SamplesOfStep(samples_, static_cast<int64_t>(update.program_step))) {

@@ -69,6 +69,10 @@ struct TrainingFaults {
   int partitions = 0;    // of one worker, one way or both
   int broken_links = 0;  // of the data plane
   int local_failures = 0;
+  // At the moments that decide: when one rank has passed a step and others may
+  // not have, and while the recovery from the end of an epoch goes on.
+  int at_verdicts = 0;
+  int in_recoveries = 0;
   absl::Duration sync_max = absl::Milliseconds(10);
   bool skewed_clocks = false;
 };
@@ -143,7 +147,8 @@ class TrainingWorld final : public StreamServer {
   // --- For Trainer ---
   // Whether a rank sees the end of a collective late.
   bool IsSlow(int rank) {
-    return options_.is_regular ? rank == options_.slow_rank : Toss(0.1);
+    if (options_.is_regular) return rank == options_.slow_rank;
+    return Toss(at_verdicts_ > 0 ? 0.3 : 0.1);
   }
   absl::Time now() const { return events_.now(); }
   absl::Duration Draw(absl::Duration max);
@@ -195,6 +200,11 @@ class TrainingWorld final : public StreamServer {
   void ReportDeath(const Trainer& trainer);
   void Partition(int worker);
   void BreakLink();
+  Death DrawDeath();
+  void StopForAWhile(int worker);
+  bool MayStrike(int* left, double probability);
+  // Any fault, within `wait`.
+  void StrikeWithin(absl::Duration wait);
   bool AnyTrainedAll() const;
   SimClock DrawClock();
   Trainer* Alive(int worker);
@@ -222,6 +232,8 @@ class TrainingWorld final : public StreamServer {
   absl::Time last_exit_;  // of a worker's process
   uint64_t requests_ = 0;
   bool faults_ended_ = false;
+  int at_verdicts_ = options_.faults.at_verdicts;  // that are left
+  int in_recoveries_ = options_.faults.in_recoveries;
   std::map<std::pair<uint64_t, uint64_t>, std::string> digests_;
   std::map<uint64_t, Model> began_;  // by epoch: what its ranks began with
   uint64_t newest_update_ = 0;
