@@ -199,7 +199,9 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
     const absl::StatusOr<std::string> log = ReadWhole(&files_, PathOf(kLog));
     if (!log.ok()) return log.status();
     const WalExtent extent = ExamineWal(*log);
-    log_exists_ = true;
+    // SQLite creates an empty one where there is none, also for a journal that
+    // is then refused.
+    log_exists_ = !log->empty();
     log_is_cut_ = extent.cut;
     log_valid_bytes_ = extent.valid;
   }

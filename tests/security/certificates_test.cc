@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "absl/time/clock.h"
 #include "base/tls/tls_folder.h"

@@ -1,5 +1,6 @@
 // Damaged files of a journal: no flipped byte and no cut makes a wrong record.
 
+#include <filesystem>
 #include <random>
 
 #include "tests/server/journal/journal_contract.h"
@@ -103,7 +104,7 @@ TEST_P(DamageTest, AFlippedBitIsNoticedOrHarmless) {
 
 TEST_P(DamageTest, ACutLogLosesItsEndOnlyAndANoteSaysSo) {
   const std::string& log = killed_.files().at("journal.db-wal");
-  for (size_t size = 0; size <= log.size(); size += 997) {
+  for (size_t size = 1; size <= log.size(); size += 997) {
     const auto kept = killed_.LoadWith("journal.db-wal", log.substr(0, size));
     ASSERT_TRUE(kept.ok()) << size << ": " << kept.status();
     const auto& all = DamageRecords();
@@ -115,6 +116,21 @@ TEST_P(DamageTest, ACutLogLosesItsEndOnlyAndANoteSaysSo) {
     if (left == all.size()) continue;
     EXPECT_THAT(kept->notes[0],
                 HasSubstr(absl::StrCat("from record ", left + 1, " on")));
+  }
+}
+
+// An attempt to load it leaves an empty log behind, which is no torn one.
+TEST_P(DamageTest, AMissingLogIsRefusedEachTime) {
+  if (GetParam() == DamageRecords().size()) return;  // it has no record
+  for (const auto& [name, content] : killed_.files()) {
+    killed_.folder().Write(name, content);
+  }
+  std::filesystem::remove(killed_.folder().File("journal.db-wal"));
+  for (int i = 0; i < 3; ++i) {
+    const auto kept = killed_.folder().Load();
+    ASSERT_FALSE(kept.ok()) << kept->records.size() << " records";
+    EXPECT_EQ(kept.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(kept.status().message()), HasSubstr("are gone"));
   }
 }
 
