@@ -14,7 +14,7 @@ void Must(const absl::Status& status, const char* what) {
   if (status.ok()) return;
   std::fprintf(stderr, "bench: %s: %s\n", what, status.ToString().c_str());
   std::fflush(nullptr);
-  std::_Exit(1);  // threads of other workers go on until then;
+  std::_Exit(1);  // threads of other workers go on until then
 }
 
 void BenchWorker::Join(const JoinOptions& options, int parameters,

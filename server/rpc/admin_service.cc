@@ -198,6 +198,8 @@ grpc::ServerUnaryReactor* AdminService::DeleteJob(
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
+  CallBytes(context_->limits, *call)
+      .AddMessage(static_cast<int64_t>(request->ByteSizeLong()));
   absl::StatusOr<std::string> token = context_->tokens->gate()->AdmitWorker(
       request->header().job(), request->token());
   if (!token.ok()) return Refuse(call, token.status());
