@@ -21,6 +21,7 @@ import yaml
 
 import deployment
 from deployment import BASE, Dockerfile, container_of, flags_of, port_of
+from systemd_unit import Unit, unit_text
 
 # The oldest version whose Jobs label pods with their index, and the newest known.
 KUBERNETES = ("1.28.0", kubernetes_validate.latest_version())
@@ -204,19 +205,6 @@ class DockerfileTest(unittest.TestCase):
                     self.assertTrue((deployment.DEPLOY.parent / source).exists(), source)
 
 
-class UnitTest(unittest.TestCase):
-
-    def test_systemd_understands_it(self):
-        self.assertEqual(deployment.complaints_of_systemd(deployment.unit_text()), "")
-
-    def test_its_journal_is_in_its_state_directory(self):
-        text = deployment.unit_text()
-        (state,) = re.findall(r"^StateDirectory=(.*)$", text, re.MULTILINE)
-        self.assertIn("StateDirectoryMode=0700", text.splitlines())
-        for line in re.findall(r"^#?\s*ExecStart=/.*$", text, re.MULTILINE):
-            self.assertIn(f"--journal %S/{state}", line)
-
-
 @unittest.skipUnless("lockstepd" in PROGRAMS, "needs lockstepd")
 class DaemonTest(unittest.TestCase):
     """lockstepd accepts its flags and settings in deploy/."""
@@ -227,7 +215,7 @@ class DaemonTest(unittest.TestCase):
         return {
             "Dockerfile": json.loads(docker),
             "coordinator.yaml": container_of(documents["Deployment", "lockstep-coordinator"])["args"],
-            "lockstepd.service": deployment.unit_command()[1:],
+            "lockstepd.service": Unit(unit_text()).command()[1:],
         }
 
     def test_it_starts_with_these_flags_and_drains(self):

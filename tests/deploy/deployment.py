@@ -1,10 +1,9 @@
-"""Reads deploy/: the rendered manifests, the Dockerfile, the systemd unit."""
+"""Reads deploy/: the rendered manifests and the Dockerfile."""
 
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import yaml
@@ -72,24 +71,3 @@ class Dockerfile:
         (script,) = self.all("runtime", "RUN")
         words = shlex.split(re.search(r"apt-get install (.*?) &&", script)[1])
         return {word for word in words if not word.startswith("-")}
-
-
-def unit_text():
-    return (DEPLOY / "systemd/lockstepd.service").read_text()
-
-
-def unit_command():
-    """The command line of the unit's ExecStart."""
-    return shlex.split(re.search(r"^ExecStart=(.*)$", unit_text(), re.M)[1])
-
-
-def complaints_of_systemd(unit):
-    """The output of systemd-analyze for a unit's text; "" if it is not installed."""
-    if not shutil.which("systemd-analyze"):
-        return ""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "lockstepd.service"
-        # The program need not be installed here.
-        file.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit, flags=re.M))
-        return subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True,
-                              check=False).stderr
