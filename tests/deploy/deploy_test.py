@@ -2,191 +2,29 @@
 with the given programs.
 
     deploy_test.py [lockstepd] [lockstepctl] [digits]
+
+The cases of the manifests alone are in kubernetes_test.py.
 """
 
-import contextlib
 import json
 import re
-import secrets
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
-import kubernetes_validate
-import yaml
-
 import deployment
-from deployment import BASE, Dockerfile, container_of, flags_of, port_of
+from deployment import (Dockerfile, OVERLAYS, bytes_of, container_of, environment_of, flags_of,
+                        golden, launcher_and_program, port_of)
+from kubernetes_test import GoldenTest, PolicyTest, SchemaTest  # unittest finds them here
+from rehearsal import (PATIENCE, SECRETS, Pod, issue, make_secrets, mount_tokens, rehearsed,
+                       running_daemon)
 from systemd_unit import Unit, unit_text
 
-# The oldest version whose Jobs label pods with their index, and the newest known.
-KUBERNETES = ("1.28.0", kubernetes_validate.latest_version())
-# Where the manifests mount secrets.
-SECRETS = "/etc/lockstep"
-PROGRAMS = {Path(path).name: Path(path) for path in sys.argv[1:]}
-
-
-class Daemon:
-    """lockstepd with the given flags, as rehearsed; stopped at the end of its `with` block."""
-
-    def __init__(self, words, folder):
-        self._port_file = Path(folder) / "port"
-        self.process = subprocess.Popen(
-            [PROGRAMS["lockstepd"], *rehearsed(words, folder), "--port_file", self._port_file],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-    def address(self):
-        """HOST:PORT on this host, once it serves."""
-        while not self._port_file.exists():
-            if self.process.poll() is not None:
-                raise AssertionError(self.process.communicate()[1])
-            time.sleep(0.01)
-        return f"127.0.0.1:{port_of(self._port_file.read_text())}"
-
-
-def rehearsed(words, folder):
-    """The flags with free ports, and journal, certificates and tokens in `folder`."""
-    line = re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+", r"\1:0", " ".join(words))
-    line = re.sub(r"(--journal[ =])\S+", rf"\1{folder}/journal", line)
-    if "--tls" in line:
-        make_secrets(folder)
-    line = line.replace(f"{SECRETS}/tls", f"{folder}/certs/coordinator")
-    return line.replace(f"{SECRETS}/tokens/", f"{folder}/").split()
-
-
-def make_secrets(folder):
-    """As the first lines of deploy/kubernetes/base/kustomization.yaml say."""
-    subprocess.run([PROGRAMS["lockstepctl"], "certs", "init", f"{folder}/certs", "--host", "127.0.0.1"],
-                   check=True, capture_output=True)
-    for who in ("operator", "worker"):
-        path = Path(folder) / who
-        path.touch(mode=0o600)
-        path.write_text(secrets.token_hex(32) + "\n")
-
-
-@contextlib.contextmanager
-def running_daemon(words, folder):
-    daemon = Daemon(words, folder)
-    try:
-        yield daemon
-    finally:
-        daemon.process.kill()
-        daemon.process.communicate()
-
-
-class ManifestTest(unittest.TestCase):
-
-    def setUp(self):
-        self.documents = deployment.render_plainly(BASE)
-        self.coordinator = container_of(self.documents["Deployment", "lockstep-coordinator"])
-        self.service = self.documents["Service", "lockstep-coordinator"]
-        self.job = self.documents["Job", "lockstep-digits"]
-        self.worker = container_of(self.job)
-        self.flags = flags_of(self.coordinator["args"])
-        self.env = {entry["name"]: entry.get("value") for entry in self.worker["env"]}
-
-    def test_kubectl_renders_the_same(self):
-        rendered = deployment.render_with_kubectl(BASE)
-        self.assertIn(rendered, (None, self.documents))
-
-    def test_schemas(self):
-        for version in KUBERNETES:
-            for document in self.documents.values():
-                kubernetes_validate.validate(document, version, strict=True)
-
-    def test_the_validator_notices_a_wrong_word(self):
-        self.job["spec"]["completion_mode"] = "Indexed"
-        with self.assertRaises(kubernetes_validate.ValidationError):
-            kubernetes_validate.validate(self.job, KUBERNETES[-1], strict=True)
-
-    def test_ports_agree(self):
-        ports = {port["name"]: port["containerPort"] for port in self.coordinator["ports"]}
-        self.assertEqual(ports, {"grpc": port_of(self.flags["--listen"]),
-                                 "health": port_of(self.flags["--health_address"])})
-        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            self.assertEqual(self.coordinator[probe]["grpc"]["port"], ports["health"])
-        (served,) = self.service["spec"]["ports"]
-        self.assertIn(served["targetPort"], ports)
-        self.assertEqual(self.env["LOCKSTEP_ADDRESS"],
-                         f"{self.service['metadata']['name']}:{served['port']}")
-
-    def test_the_service_selects_the_coordinator(self):
-        template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]
-        self.assertEqual(self.service["spec"]["selector"], template["metadata"]["labels"])
-
-    def test_every_worker_has_a_pod_and_a_name(self):
-        spec = self.job["spec"]
-        self.assertEqual(spec["completionMode"], "Indexed")
-        self.assertEqual(spec["completions"], spec["parallelism"])
-        self.assertEqual(self.env["LOCKSTEP_WORLD_SIZE"], str(spec["completions"]))
-        self.assertIn("$(WORKER_INDEX)", self.env["LOCKSTEP_WORKER_NAME"])
-
-    def test_images_are_those_of_the_dockerfile(self):
-        stages = Dockerfile().stages
-        for container in (self.coordinator, self.worker):
-            name = container["image"].partition(":")[0]
-            self.assertIn(name.removeprefix("lockstep/"), stages)
-
-    def test_nothing_runs_as_root(self):
-        self.assertEqual(Dockerfile().all("runtime", "USER"), ["65532:65532"])
-        for workload in (self.documents["Deployment", "lockstep-coordinator"], self.job):
-            context = workload["spec"]["template"]["spec"]["securityContext"]
-            self.assertTrue(context["runAsNonRoot"])
-            self.assertEqual(context["runAsUser"], 65532)
-
-    def test_the_journal_is_on_the_volume(self):
-        template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]["spec"]
-        volume = named(template["volumes"], "journal")
-        mount = named(self.coordinator["volumeMounts"], "journal")
-        claim = volume["persistentVolumeClaim"]["claimName"]
-        self.assertIn(("PersistentVolumeClaim", claim), self.documents)
-        # Below the mount, whose mode is the volume's: the daemon wants a folder of its own.
-        self.assertEqual(Path(self.flags["--journal"]).parent, Path(mount["mountPath"]))
-        self.assertEqual(template["securityContext"]["fsGroup"], 65532)
-
-
-    def test_every_mount_has_its_volume(self):
-        for workload in (self.documents["Deployment", "lockstep-coordinator"], self.job):
-            volumes = {volume["name"] for volume in workload["spec"]["template"]["spec"]["volumes"]}
-            mounts = {mount["name"] for mount in container_of(workload)["volumeMounts"]}
-            self.assertEqual(mounts, volumes)
-
-    def test_nothing_is_in_plaintext_but_probes(self):
-        for words in (self.coordinator["args"], json.loads(Dockerfile().all("coordinator", "CMD")[0])):
-            self.assertNotIn("--insecure", words)
-            self.assertEqual(flags_of(words)["--tls"], f"{SECRETS}/tls")
-
-    def test_secrets_are_where_the_programs_look(self):
-        template = self.documents["Deployment", "lockstep-coordinator"]["spec"]["template"]["spec"]
-        mounts = {mount["mountPath"]: mount for mount in self.coordinator["volumeMounts"]}
-        for flag in ("--tls", "--token_file", "--worker_token_file"):
-            path = Path(self.flags[flag])
-            mount = mounts.get(str(path)) or mounts[str(path.parent)]
-            self.assertTrue(mount["readOnly"])
-            # Root's: base/secret_file.h.
-            self.assertEqual(named(template["volumes"], mount["name"])["secret"]["defaultMode"], 0o440)
-        self.assertEqual(self.env["LOCKSTEP_TLS"],
-                         named(self.worker["volumeMounts"], "tls")["mountPath"])
-
-    def test_the_secrets_are_those_that_the_first_lines_make(self):
-        text = (BASE / "kustomization.yaml").read_text()
-        made = set(re.findall(r"create secret generic (\S+)", text))
-        used = set()
-        for workload in (self.documents["Deployment", "lockstep-coordinator"], self.job):
-            spec = workload["spec"]["template"]["spec"]
-            used |= {v["secret"]["secretName"] for v in spec["volumes"] if "secret" in v}
-            used |= {e["valueFrom"]["secretKeyRef"]["name"] for e in container_of(workload).get("env", [])
-                     if "secretKeyRef" in e.get("valueFrom", {})}
-        self.assertEqual(made, used)
-
-    def test_the_spec_is_that_of_the_job(self):
-        spec = yaml.safe_load(self.documents["ConfigMap", "lockstep-digits"]["data"]["spec.yaml"])
-        self.assertEqual(spec["mesh"], f"data={self.job['spec']['completions']}")
-        self.assertEqual(spec["data_plane"], "trusted")
+PROGRAMS = {Path(path).name: Path(path).resolve() for path in sys.argv[1:]}
+needs_all_programs = unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs")
 
 
 class DockerfileTest(unittest.TestCase):
@@ -205,79 +43,144 @@ class DockerfileTest(unittest.TestCase):
                     self.assertTrue((deployment.DEPLOY.parent / source).exists(), source)
 
 
-@unittest.skipUnless("lockstepd" in PROGRAMS, "needs lockstepd")
+@needs_all_programs
 class DaemonTest(unittest.TestCase):
     """lockstepd accepts its flags and settings in deploy/."""
 
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        make_secrets(PROGRAMS["lockstepctl"], self.folder)
+
     def commands(self):
         (docker,) = Dockerfile().all("coordinator", "CMD")
-        documents = deployment.render_plainly(BASE)
         return {
             "Dockerfile": json.loads(docker),
-            "coordinator.yaml": container_of(documents["Deployment", "lockstep-coordinator"])["args"],
+            **{overlay: container_of(golden(overlay).coordinator)["args"] for overlay in OVERLAYS},
             "lockstepd.service": Unit(unit_text()).command()[1:],
         }
 
     def test_it_starts_with_these_flags_and_drains(self):
         for source, words in self.commands().items():
-            with self.subTest(source), tempfile.TemporaryDirectory() as folder:
-                with running_daemon(words, folder) as daemon:
-                    daemon.address()
-                    daemon.process.send_signal(signal.SIGTERM)
-                    said = daemon.process.communicate(timeout=30)[1]
-                    self.assertEqual(daemon.process.returncode, 0, said)
+            with self.subTest(source), running_daemon(PROGRAMS["lockstepd"], words, self.folder) as daemon:
+                daemon.port()
+                daemon.process.send_signal(signal.SIGTERM)
+                said = daemon.process.communicate(timeout=PATIENCE)[1]
+                self.assertEqual(daemon.process.returncode, 0, said)
 
     def test_it_refuses_a_flag_it_does_not_know(self):
         done = subprocess.run([PROGRAMS["lockstepd"], "--no_such_flag"], capture_output=True, check=False)
         self.assertNotEqual(done.returncode, 0)
 
+    def test_it_refuses_a_journal_that_fsgroup_has_opened(self):
+        """Why fsGroupChangePolicy is OnRootMismatch."""
+        words = rehearsed(container_of(golden("local").coordinator)["args"], self.folder)
+        journal = Path(flags_of(words)["--journal"])
+        with running_daemon(PROGRAMS["lockstepd"], words, self.folder) as daemon:
+            daemon.port()
+        journal.chmod(0o2770)
+        done = subprocess.run([PROGRAMS["lockstepd"], *words], capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(str(journal), done.stderr)
 
-@unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs")
+
+@needs_all_programs
+class FlagsTest(unittest.TestCase):
+
+    def test_the_launcher_has_the_flags_of_the_workers(self):
+        known = set(re.findall(r"--[a-z][\w-]*", output_of(PROGRAMS["lockstepctl"], "--help")
+                               + output_of(PROGRAMS["lockstepctl"], "run", "--help")))
+        for overlay in OVERLAYS:
+            launcher, _ = launcher_and_program(container_of(golden(overlay).workers)["args"])
+            self.assertEqual(set(flags_of(launcher)) - known, set())
+
+    def test_the_example_has_the_flags_of_the_workers(self):
+        known = set(re.findall(r"--[a-z][\w-]*", output_of(PROGRAMS["digits"], "--help")))
+        for overlay in OVERLAYS:
+            _, program = launcher_and_program(container_of(golden(overlay).workers)["args"])
+            self.assertEqual(program[0], "digits")
+            self.assertEqual(set(flags_of(program)) - known, set())
+
+
+@needs_all_programs
 class RehearsalTest(unittest.TestCase):
-    """The manifests' job on this host: their flags, their environment, fewer steps."""
+    """The Job of overlay local on this host: its flags, its spec, fewer steps."""
+
+    STEPS = 200
 
     def setUp(self):
-        documents = deployment.render_plainly(BASE)
-        self.coordinator = container_of(documents["Deployment", "lockstep-coordinator"])
-        self.job = documents["Job", "lockstep-digits"]["spec"]
-        self.worker = container_of(documents["Job", "lockstep-digits"])
-        self.spec = documents["ConfigMap", "lockstep-digits"]["data"]["spec.yaml"]
+        self.cluster = golden("local")
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        make_secrets(PROGRAMS["lockstepctl"], self.folder)
+        (Path(self.folder) / "job.yaml").write_text(self.cluster.spec_text)
+        daemon = self.enterContext(running_daemon(
+            PROGRAMS["lockstepd"], container_of(self.cluster.coordinator)["args"], self.folder))
+        self.port = daemon.port()
 
-    def test_the_workers_train(self):
-        with running_daemon(self.coordinator["args"], self.folder) as daemon:
-            self.join_token = output_of(PROGRAMS["lockstepctl"], "token", "digits", "--worker-token-file",
-                                        Path(self.folder) / "worker").strip()
-            workers = [self.start_worker(index, daemon.address())
-                       for index in range(self.job["completions"])]
-            for worker in workers:
-                said = worker.communicate()[0]
-                self.assertEqual(worker.returncode, 0, said)
+    def start_pod(self, index):
+        pod = Pod(PROGRAMS, self.cluster.workers, index, self.folder, self.port, self.STEPS)
+        self.addCleanup(pod.stop)
+        return pod
 
-    def start_worker(self, index, address):
-        folder = Path(self.folder)
-        known = {"WORKER_INDEX": str(index), "LOCKSTEP_HOST_ADDRESS": "127.0.0.1",
-                 "LOCKSTEP_TOKEN": self.join_token}
-        for entry in self.worker["env"]:
-            value = entry.get("value", known.get(entry["name"]))
-            known[entry["name"]] = value.replace("$(WORKER_INDEX)", str(index))
-        (folder / "spec.yaml").write_text(self.spec)
-        known |= {"LOCKSTEP_ADDRESS": address, "LOCKSTEP_TLS": str(folder / "certs/worker"),
-                  "LOCKSTEP_SPEC": str(folder / "spec.yaml")}
-        words = [re.sub(r"^--steps=.*", "--steps=3", word) for word in self.worker["args"]]
-        worker = subprocess.Popen([PROGRAMS["digits"], *words], env=known, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.addCleanup(worker.kill)
-        return worker
+    def operate(self, *words):
+        return output_of(PROGRAMS["lockstepctl"], "--address", f"localhost:{self.port}", "--tls",
+                         f"{self.folder}/certs/operator", "--token-file", f"{self.folder}/tokens/operator", *words)
 
-    def test_its_environment_is_documented(self):
-        document = (deployment.DEPLOY.parent / "docs/environment.md").read_text()
-        for entry in self.worker["env"]:
-            if entry["name"].startswith("LOCKSTEP_"):
-                self.assertIn(f"| `{entry['name']}` |", document)
+    def test_one_pod_is_replaced_without_the_others(self):
+        for ending in (signal.SIGTERM, signal.SIGKILL):  # evicted; lost
+            with self.subTest(ending.name):
+                first, second = self.start_pod(0), self.start_pod(1)
+                first.wait_for(rf"\b[1-9]\d*/{self.STEPS}")
+                second.process.send_signal(ending)
+                second.process.wait(timeout=PATIENCE)
+                self.assertNotEqual(second.process.returncode, 0)
+                replacement = self.start_pod(1)
+                for pod in (first, replacement):
+                    self.assertEqual(pod.process.wait(timeout=PATIENCE), 0, pod.said())
+                job = json.loads(self.operate("describe", "digits", "--json"))
+                self.assertEqual((job["state"], job["epoch"]), ("completed", 2))
+                self.operate("delete", "digits")
+
+    def test_a_pod_has_enough_memory(self):
+        pods = [self.start_pod(index) for index in range(2)]
+        ends = [pod.end() for pod in pods]
+        self.assertEqual([code for code, _ in ends], [0, 0])
+        largest = max(memory for _, memory in ends)
+        container = container_of(self.cluster.workers)
+        processes = 1 + int(environment_of(container)["WORKERS_PER_POD"])
+        self.assertLess(processes * largest, bytes_of(container["resources"]["limits"]["memory"]))
 
 
-@unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs")
+@needs_all_programs
+class CertManagerTest(unittest.TestCase):
+    """The certificates that component tls orders admit whom they should."""
+
+    def setUp(self):
+        self.cluster = golden("production")
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        mount_tokens(PROGRAMS["lockstepctl"], self.folder)
+        self.made = issue([one["spec"] for one in self.cluster.all("Certificate") if not one["spec"].get("isCA")],
+                          self.folder / "made")
+        words = [word.replace(f"{SECRETS}/tls", str(self.made / "lockstep-coordinator-tls"))
+                 for word in container_of(self.cluster.coordinator)["args"]]
+        daemon = self.enterContext(running_daemon(PROGRAMS["lockstepd"], words, self.folder))
+        self.address = f"localhost:{daemon.port()}"
+
+    def operate(self, secret, *words):
+        return subprocess.run([PROGRAMS["lockstepctl"], "--address", self.address, "--tls", self.made / secret,
+                               "--token-file", self.folder / "tokens/operator", *words],
+                              capture_output=True, text=True, check=False)
+
+    def test_an_operator_creates_the_job_of_production(self):
+        (self.folder / "job.yaml").write_text(self.cluster.spec_text)
+        done = self.operate("lockstep-operator-tls", "create", "-f", self.folder / "job.yaml")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("digits", self.operate("lockstep-operator-tls", "jobs").stdout)
+
+    def test_a_worker_is_no_operator(self):
+        self.assertNotEqual(self.operate("lockstep-worker-tls", "jobs").returncode, 0)
+
+
+@needs_all_programs
 class RuntimePackagesTest(unittest.TestCase):
 
     def test_the_image_has_what_the_programs_link(self):
@@ -285,11 +188,6 @@ class RuntimePackagesTest(unittest.TestCase):
         always_there = {"libc6", "libgcc-s1", "libstdc++6"}
         self.assertEqual({owner_of(path) for path in libraries} - always_there,
                          Dockerfile().runtime_packages())
-
-
-def named(entries, name):
-    (entry,) = [entry for entry in entries if entry["name"] == name]
-    return entry
 
 
 def output_of(*command):

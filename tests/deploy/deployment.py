@@ -1,5 +1,6 @@
-"""Reads deploy/: the rendered manifests and the Dockerfile."""
+"""Reads deploy/: the rendered overlays and the Dockerfile."""
 
+import hashlib
 import re
 import shlex
 import shutil
@@ -8,34 +9,83 @@ from pathlib import Path
 
 import yaml
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-BASE = DEPLOY / "kubernetes/base"
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+GOLDEN = ROOT / "tests/golden/kubernetes"
+OVERLAYS = ("local", "production")
+KUBECTL_MIN = (1, 27)  # the first whose kustomize renders components as here
 
 
-def by_name(documents):
-    return {(doc["kind"], doc["metadata"]["name"]): doc for doc in documents}
+class Cluster:
+    """The objects of one rendered overlay. They are plain dicts, and tests change them."""
+
+    def __init__(self, text):
+        self.objects = list(yaml.safe_load_all(text))
+
+    def all(self, kind):
+        return [found for found in self.objects if found["kind"] == kind]
+
+    def get(self, kind, name):
+        """None if there is none. A name ends at the hash that kustomize appends."""
+        for found in self.all(kind):
+            if found["metadata"]["name"] == name:
+                return found
+        return None
+
+    def of(self, kind, component):
+        """The object of that kind for "coordinator" or "worker"; None if there is not one."""
+        found = [one for one in self.all(kind)
+                 if one["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def coordinator(self):
+        return self.of("StatefulSet", "coordinator")
+
+    @property
+    def workers(self):
+        return self.of("Job", "worker")
+
+    @property
+    def workloads(self):
+        return [self.coordinator, self.workers]
+
+    @property
+    def spec_text(self):
+        return self.of("ConfigMap", "worker")["data"]["job.yaml"]
 
 
-def render_plainly(folder):
-    """Renders a kustomization that has only resources, without kubectl."""
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    extra = set(kustomization) - {"apiVersion", "kind", "resources"}
-    if extra:
-        raise ValueError(f"{folder}: this renderer knows resources only, not {sorted(extra)}")
-    return by_name(doc for name in kustomization["resources"]
-                   for doc in yaml.safe_load_all((folder / name).read_text()))
+def golden(overlay):
+    return Cluster((GOLDEN / f"{overlay}.yaml").read_text())
 
 
-def render_with_kubectl(folder):
-    """None if there is no kubectl."""
+def kubectl_version():
+    """(major, minor); None if there is no kubectl."""
     if not shutil.which("kubectl"):
         return None
-    said = subprocess.run(["kubectl", "kustomize", folder], check=True, capture_output=True)
-    return by_name(yaml.safe_load_all(said.stdout))
+    said = subprocess.run(["kubectl", "version", "--client"], capture_output=True, text=True, check=False)
+    found = re.search(r"v(\d+)\.(\d+)", said.stdout)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def render(overlay):
+    return subprocess.run(["kubectl", "kustomize", KUBERNETES / "overlays" / overlay], check=True,
+                          capture_output=True, text=True).stdout
+
+
+def sources():
+    """A line for each file that the golden ones are rendered from: its SHA-256, and its path."""
+    return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(KUBERNETES)}\n"
+                   for path in sorted(KUBERNETES.rglob("*.yaml")))
+
+
+def pod_of(workload):
+    return workload["spec"]["template"]["spec"]
 
 
 def container_of(workload):
-    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    (container,) = pod_of(workload)["containers"]
     return container
 
 
@@ -49,8 +99,26 @@ def flags_of(words):
     return flags
 
 
+def launcher_and_program(words):
+    """What is before and behind the -- of lockstepctl run."""
+    end = words.index("--")
+    return words[:end], words[end + 1:]
+
+
+def environment_of(container):
+    """{name: value}; of a field, its path."""
+    return {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"]
+            for entry in container.get("env", [])}
+
+
 def port_of(address):
     return int(address.rpartition(":")[2])
+
+
+def bytes_of(quantity):
+    """Of "512Mi", as Kubernetes writes sizes, or of "64MiB", as Lockstep does."""
+    number, unit = re.fullmatch(r"(\d+)([KMGT]i)B?", str(quantity)).groups()
+    return int(number) << {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
 
 
 class Dockerfile:
@@ -66,6 +134,11 @@ class Dockerfile:
 
     def all(self, stage, word):
         return [rest for given, rest in self.stages[stage] if given == word]
+
+    def programs(self, stage):
+        """The names of what the stage copies from the build."""
+        return {source.rpartition("/")[2] for copy in self.all(stage, "COPY")
+                for source in copy.split()[1:-1]}
 
     def runtime_packages(self):
         (script,) = self.all("runtime", "RUN")
