@@ -140,6 +140,14 @@ class RehearsalTest(unittest.TestCase):
                 self.assertEqual((job["state"], job["epoch"]), ("completed", 2))
                 self.operate("delete", "digits")
 
+    def test_a_spec_with_an_unknown_field_is_one_error_and_no_job(self):
+        (Path(self.folder) / "job.yaml").write_text(self.cluster.spec_text + "retries: 3\n")
+        pod = self.start_pod(0)
+        self.assertEqual(pod.process.wait(timeout=PATIENCE), 2)
+        self.assertEqual(len(pod.said().splitlines()), 1)
+        self.assertIn("retries", pod.said())
+        self.assertEqual(json.loads(self.operate("jobs", "--json"))["jobs"], [])
+
     def test_a_pod_has_enough_memory(self):
         pods = [self.start_pod(index) for index in range(2)]
         ends = [pod.end() for pod in pods]
