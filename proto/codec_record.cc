@@ -51,6 +51,7 @@ void Write(const record::EpochBegan& from, v1::EpochBeganRecord* to) {
   }
   to->set_first_step(from.first_step);
   WriteNumbers(from.holders, to->mutable_holders());
+  to->set_holders_world(from.holders_world);
 }
 
 void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
@@ -59,6 +60,7 @@ void Read(const v1::EpochBeganRecord& from, record::EpochBegan* to,
   d->Each("members", from.members(), kRanksMax, &to->members);
   to->first_step = from.first_step();
   ReadRanks("holders", from.holders(), &to->holders, d);
+  d->Int("holders_world", from.holders_world(), 0, &to->holders_world);
 }
 
 void Write(const record::PlanAdopted& from, v1::PlanAdoptedRecord* to) {

@@ -42,6 +42,9 @@ struct EpochBegan {
   std::vector<protocol::Member> members;  // in rank order
   uint64_t first_step = 0;                // as in EpochFormed
   std::vector<uint32_t> holders;          // likewise
+  // Not 0: some of them have state of an epoch with so many members, and not
+  // that of the epoch before this one, in which they waited.
+  int holders_world = 0;
   bool operator==(const EpochBegan&) const = default;
 };
 

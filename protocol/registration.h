@@ -40,9 +40,10 @@ struct EpochFormed {
   // The ranks that hold the state after first_step steps, ascending. Empty: no
   // rank does, or it is the state that training begins with.
   std::vector<uint32_t> holders;
-  // How many members the epoch before had; 0: there was none. If it is another
-  // number than this epoch's, state that is cut over the elastic axis is cut
-  // differently, and has no holder.
+  // How many members the epoch had that the holders' state is of, which is the
+  // one before; 0: there was none. If it is another number than this epoch's,
+  // state that is cut over the elastic axis is cut differently, and has no
+  // holder. Of several such numbers it is one that differs.
   int previous_world = 0;
   bool operator==(const EpochFormed&) const = default;
 };

@@ -73,7 +73,9 @@ struct Change {
     job.epoch_lives = true;
     job.first_step = body.first_step;
     job.steps = body.first_step;
-    job.previous_world = static_cast<int>(job.members.size());
+    job.previous_world = body.holders_world != 0
+                             ? body.holders_world
+                             : static_cast<int>(job.members.size());
     job.members = body.members;
     job.members_digests[body.epoch] = plan::DigestOf(body.members);
     job.revision = {};

@@ -74,11 +74,11 @@ class Cells {
   int inner_;  // ranks between neighbours in the elastic axis
 };
 
-// A previous member that has arrived.
+// A previous member that has arrived, or a worker that holds the state.
 struct Returned {
   Member member;
   bool holds_state;
-  int replica;  // of its previous rank
+  int replica;  // of its previous rank; -1: it waited
 };
 
 // Assigns ranks in an epoch that follows another one.
@@ -97,14 +97,20 @@ class Formation {
     }
     for (const ArrivedWorker& arrival : sorted) {
       const auto had = rank_of.find(arrival.member.worker);
+      const bool holds_state = arrival.held_cell.has_value();
       if (had == rank_of.end()) {
-        newcomers_.push_back(arrival.member);
+        if (holds_state) {
+          cells_[static_cast<size_t>(*arrival.held_cell)].push_back(
+              {arrival.member, holds_state, -1});
+        } else {
+          newcomers_.push_back(arrival.member);
+        }
         continue;
       }
       const int replica = before_.ReplicaOf(had->second);
       cells_[static_cast<size_t>(before_.CellOf(had->second))].push_back(
-          {arrival.member, arrival.holds_state, replica});
-      complete_[static_cast<size_t>(replica)] += arrival.holds_state ? 1 : 0;
+          {arrival.member, holds_state, replica});
+      complete_[static_cast<size_t>(replica)] += holds_state ? 1 : 0;
     }
   }
 
@@ -137,9 +143,13 @@ class Formation {
   // which more workers have it.
   bool IsPreferred(const Returned& a, const Returned& b) const {
     if (a.holds_state != b.holds_state) return a.holds_state;
-    const int of_a = complete_[static_cast<size_t>(a.replica)];
-    const int of_b = complete_[static_cast<size_t>(b.replica)];
+    const int of_a = Complete(a.replica);
+    const int of_b = Complete(b.replica);
     return of_a != of_b ? of_a > of_b : a.replica < b.replica;
+  }
+
+  int Complete(int replica) const {
+    return replica < 0 ? 0 : complete_[static_cast<size_t>(replica)];
   }
 
   // At most `replicas` of those who returned to a cell stay. The others wait
@@ -246,6 +256,10 @@ class Formation {
 };
 
 }  // namespace
+
+int CellOf(const JobSpec& spec, int world, int rank) {
+  return Cells(*MeshOfWorld(spec, world), spec.elastic.axis).CellOf(rank);
+}
 
 std::vector<Member> FormEpoch(const JobSpec& spec,
                               std::vector<ArrivedWorker> arrived,

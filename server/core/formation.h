@@ -19,13 +19,16 @@
 //                                            stage of its replica
 //
 // All other workers wait: spares, survivors of broken replicas, newcomers. A
-// previous member that has lost the state comes before newcomers.
+// previous member that has lost the state comes before newcomers. A survivor
+// that waited keeps its coordinates like a previous member, while it holds the
+// state.
 //
 // Threads: values.
 
 #ifndef LOCKSTEP_SERVER_CORE_FORMATION_H_
 #define LOCKSTEP_SERVER_CORE_FORMATION_H_
 
+#include <optional>
 #include <vector>
 
 #include "lockstep/job_spec.h"
@@ -33,10 +36,16 @@
 
 namespace lockstep::core {
 
+// The coordinates of `rank` in all axes but the elastic one, as one number,
+// which does not change with the number of replicas. An epoch of `world`
+// members fills a mesh.
+int CellOf(const JobSpec& spec, int world, int rank);
+
 struct ArrivedWorker {
   protocol::Member member;
-  // It has the state that the epoch begins with. Only previous members have.
-  bool holds_state = false;
+  // Present if it has the state that the epoch begins with: the cell that it
+  // has it for. For a previous member that is its cell in `previous`.
+  std::optional<int> held_cell;
 };
 
 // The members in rank order, whose mesh is MeshOfWorld; empty if the arrived

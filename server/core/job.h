@@ -154,6 +154,8 @@ class Job {
   bool FirstEpochIsDelayed(absl::Time now) const;
   std::string WhyDelayed(absl::Time now) const;
   void Form(std::vector<protocol::Member> members, EventContext& context);
+  record::EpochBegan BeginningOf(
+      EpochId id, const std::vector<protocol::Member>& members) const;
 
   // --- Waiting workers (job_waiting.cc) ---
   std::string WhoWaits() const;
@@ -244,9 +246,12 @@ class Job {
   bool IsGone(const protocol::Member& member) const;
   void EndWithTheFinished(EventContext& context);
   void EndAfterRecovery(std::optional<Command> command, EventContext& context);
-  // The worker's claim agrees with the decision.
-  bool Holds(const WorkerName& worker, const protocol::Hello& hello,
-             EventContext& context);
+  // Present if the worker's claim agrees with the decision.
+  std::optional<DecidedState> ClaimedState(const WorkerName& worker,
+                                           const protocol::Hello& hello,
+                                           EventContext& context);
+  // Present if the worker has the state that the next epoch begins with.
+  std::optional<int> HeldCell(const Worker& worker) const;
 
   // --- After a restart (job_revive.cc) ---
   void ReviveLeavers(absl::Time now);

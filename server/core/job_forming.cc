@@ -41,7 +41,7 @@ std::vector<ArrivedWorker> Job::Arrived(bool also_suspects) const {
   for (const WorkerName& worker_name : roster_.arrived()) {
     const Worker& worker = *roster_.Find(worker_name);
     if (worker.session.value == 0 && !also_suspects) continue;
-    arrived.push_back({worker.member(), worker.holds_state});
+    arrived.push_back({worker.member(), HeldCell(worker)});
   }
   return arrived;
 }
@@ -80,7 +80,7 @@ void Job::TryFormSmaller(std::vector<protocol::Member> members,
       recovery_ &&
       std::any_of(members.begin(), members.end(),
                   [this](const protocol::Member& member) {
-                    return roster_.Find(member.worker)->holds_state;
+                    return HeldCell(*roster_.Find(member.worker)).has_value();
                   });
   if (size < spec::WorkersMin(spec()) || !has_survivors) return;
   const bool shrinks = size < static_cast<int>(durable_.members.size());
@@ -129,6 +129,21 @@ void Job::DelayFirstEpoch(absl::Time when, const std::string& why) {
   }
 }
 
+record::EpochBegan Job::BeginningOf(
+    EpochId id, const std::vector<protocol::Member>& members) const {
+  record::EpochBegan began{.epoch = id, .members = members};
+  const auto world = static_cast<int>(members.size());
+  for (uint32_t rank = 0; rank < members.size(); ++rank) {
+    const Worker& worker = *roster_.Find(members[rank].worker);
+    if (!HeldCell(worker)) continue;
+    began.holders.push_back(rank);
+    if (worker.held->world != world) began.holders_world = worker.held->world;
+  }
+  began.first_step =
+      began.holders.empty() ? std::max(step_, durable_.steps) : durable_.steps;
+  return began;
+}
+
 void Job::Form(std::vector<protocol::Member> members, EventContext& context) {
   const EpochId id{std::max(durable_.epoch, durable_.epoch_floor).value + 1};
   if (Wants(durable_.wanted, Command::kDrain)) {
@@ -138,15 +153,14 @@ void Job::Form(std::vector<protocol::Member> members, EventContext& context) {
   recovery_.reset();
   reports_by_ = absl::InfiniteFuture();
   returns_by_ = absl::InfiniteFuture();
-  std::vector<uint32_t> holders;
-  for (uint32_t rank = 0; rank < members.size(); ++rank) {
-    if (roster_.Find(members[rank].worker)->holds_state) {
-      holders.push_back(rank);
-    }
+  record::EpochBegan began = BeginningOf(id, members);
+  step_ = began.first_step;
+  // Those who wait hold the same state as these, until these pass a step.
+  for (const WorkerName& worker_name : roster_.arrived()) {
+    Worker* worker = roster_.Find(worker_name);
+    if (began.holders.empty() || !HeldCell(*worker)) worker->held.reset();
   }
-  step_ = holders.empty() ? std::max(step_, durable_.steps) : durable_.steps;
-  context.out.Record(
-      name(), record::EpochBegan{id, members, step_, std::move(holders)});
+  context.out.Record(name(), std::move(began));
 
   join_by_ = absl::InfiniteFuture();
   form_at_ = absl::InfiniteFuture();
@@ -155,8 +169,9 @@ void Job::Form(std::vector<protocol::Member> members, EventContext& context) {
   const std::set<WorkerName> arrived = roster_.arrived();
   for (const WorkerName& worker_name : arrived) {
     Worker* worker = roster_.Find(worker_name);
-    worker->holds_state = false;  // those who wait miss what follows
-    if (IsMember(*worker)) roster_.SetArrived(worker, false);
+    if (!IsMember(*worker)) continue;
+    worker->held.reset();
+    roster_.SetArrived(worker, false);
   }
   Remember(
       absl::StrFormat("epoch %d forms with %s%s", id.value,

@@ -100,7 +100,7 @@ void Job::BeginLife(SessionId session, const protocol::Hello& hello,
       GiveSecret(hello.worker, generation, hello.incarnation, context);
   Worker& worker =
       roster_.Begin(hello.worker, generation, hello.process, context.now);
-  worker.holds_state = Holds(hello.worker, hello, context);
+  worker.held = ClaimedState(hello.worker, hello, context);
   Attach(&worker, session, hello, {.secret = std::move(secret)}, context);
   JoinAgain(&worker, context);
 }
@@ -165,7 +165,7 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
           protocol::RecoveryDecision{.steps = durable_.first_step});
     }
   } else if (comes_again) {
-    worker->holds_state = Holds(hello.worker, hello, context);
+    worker->held = ClaimedState(hello.worker, hello, context);
     JoinAgain(worker, context);
   } else {
     TryForm(context);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "server/core/commands.h"
+#include "server/core/formation.h"
 #include "server/core/job.h"
 #include "server/core/status_text.h"
 
@@ -243,15 +244,31 @@ void Job::EndAfterRecovery(std::optional<Command> command,
   TellTheEnd({.message = "the job completed"}, context);
 }
 
-bool Job::Holds(const WorkerName& worker, const protocol::Hello& hello,
-                EventContext& context) {
-  if (!hello.held) return false;
+// The newest epoch may have begun without the worker. It passed no step if
+// durable_.steps is what it was, and nobody left with more.
+std::optional<int> Job::HeldCell(const Worker& worker) const {
+  if (epoch_ || !worker.held || worker.held->steps != durable_.steps) {
+    return std::nullopt;
+  }
+  for (const auto& [name, left] : durable_.left) {
+    if (left.steps > durable_.steps) return std::nullopt;
+  }
+  return worker.held->cell;
+}
+
+std::optional<DecidedState> Job::ClaimedState(const WorkerName& worker,
+                                              const protocol::Hello& hello,
+                                              EventContext& context) {
+  if (!hello.held) return std::nullopt;
   const auto& decision = durable_.recovery;
   const bool is_about_this_epoch =
       !epoch_ && decision && hello.held->epoch == durable_.epoch;
   if (is_about_this_epoch && hello.held->steps == decision->steps) {
     for (const uint32_t rank : decision->holders) {
-      if (durable_.members[rank].worker == worker) return true;
+      if (durable_.members[rank].worker != worker) continue;
+      const auto world = static_cast<int>(durable_.members.size());
+      return DecidedState{decision->steps, world,
+                          CellOf(spec(), world, static_cast<int>(rank))};
     }
   }
   Remember(absl::StrFormat(
@@ -260,7 +277,7 @@ bool Job::Holds(const WorkerName& worker, const protocol::Hello& hello,
                worker.value, Count(hello.held->steps, "step"),
                hello.held->epoch.value),
            context);
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace lockstep::core

@@ -52,8 +52,10 @@ void Job::BeginWaiting(const Worker& worker, EventContext& context) {
 // How many members the next epoch would have if this one ended now in order.
 int Job::WorldIfGrown(bool also_suspects) const {
   std::vector<ArrivedWorker> arrived = Arrived(also_suspects);
+  const auto world = static_cast<int>(durable_.members.size());
+  int rank = 0;
   for (const protocol::Member& member : durable_.members) {
-    arrived.push_back({member, /*holds_state=*/true});
+    arrived.push_back({member, CellOf(spec(), world, rank++)});
   }
   return static_cast<int>(
       FormEpoch(spec(), std::move(arrived), durable_.members).size());

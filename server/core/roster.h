@@ -29,6 +29,14 @@
 
 namespace lockstep::core {
 
+// The state of a worker after `steps` steps of the job, by which the recovery
+// from an epoch of `world` members goes on.
+struct DecidedState {
+  uint64_t steps = 0;
+  int world = 0;
+  int cell = 0;  // CellOf its rank
+};
+
 // The newest incarnation of a worker. State, session and arrived are changed
 // through the roster only.
 struct Worker {
@@ -56,8 +64,9 @@ struct Worker {
   // When another worker found nothing listening at that address.
   absl::Time socket_closed = absl::InfinitePast();
   std::optional<protocol::Launch> launch;  // from its newest Hello
-  // It came with the state that the last epoch's recovery decided on.
-  bool holds_state = false;
+  // It came with the state that a recovery decided on. While it waits, it keeps
+  // that state until the others have passed a step: see HeldCell of Job.
+  std::optional<DecidedState> held;
 
   bool holds_rank() const { return state <= WorkerState::kSuspect; }
   protocol::Member member() const {

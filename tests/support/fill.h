@@ -580,8 +580,8 @@ inline void Fill(Source& s, record::GenerationAssigned& v) {
   All(s, worker, generation, incarnation, secret_hash);
 }
 inline void Fill(Source& s, record::EpochBegan& v) {
-  auto& [epoch, members, first_step, holders] = v;
-  All(s, epoch, members, first_step);
+  auto& [epoch, members, first_step, holders, holders_world] = v;
+  All(s, epoch, members, first_step, holders_world);
   FillRanks(s, holders);
 }
 inline void Fill(Source& s, record::PlanImage& v) {

@@ -287,6 +287,70 @@ TEST(ShrinkingTest, ASurvivorOfABrokenReplicaWaits) {
       << "the state of worker 2 is older";
 }
 
+// Workers 3 and 4 train while worker 2 waits with the state of its stage.
+class WaitingSurvivorTest : public testing::Test {
+ protected:
+  WaitingSurvivorTest() {
+    job_.Begin(4);
+    job_.Dies(1);
+    job_.Recover({2, 3, 4}, 7);
+    EXPECT_THAT(job_.Members(), ElementsAre(3, 4));
+  }
+  static JobSpec Spec() {
+    JobSpec spec = ElasticSpecOf(4);
+    spec.mesh = *ParseMesh("data=2,pipe=2");
+    return spec;
+  }
+  const DurableJob& durable() const { return job_.f.durable_job(); }
+
+  ElasticJob job_{Spec()};
+};
+
+TEST_F(WaitingSurvivorTest, HoldsTheStateUntilTheOthersPassAStep) {
+  job_.Dies(3);
+  job_.Recover({4}, 7);
+  EXPECT_FALSE(job_.lives()) << "both have the state of the second stage";
+  job_.Joins(8);
+  EXPECT_THAT(job_.Members(), ElementsAre(8, 4));
+  EXPECT_THAT(durable().holders, ElementsAre(1));
+  EXPECT_EQ(durable().first_step, 7u);
+
+  job_.Run();
+  job_.Dies(4);
+  job_.Dies(8);
+  job_.Joins(9);
+  EXPECT_THAT(job_.Members(), ElementsAre(9, 2));
+  EXPECT_THAT(durable().holders, ElementsAre(1));
+  EXPECT_EQ(durable().first_step, 7u);
+  EXPECT_EQ(durable().previous_world, 4) << "its state is that of four";
+}
+
+TEST_F(WaitingSurvivorTest, IsANewcomerOnceTheyPassedOne) {
+  job_.Run();
+  job_.Dies(3);
+  job_.Recover({4}, 8);
+  EXPECT_THAT(job_.Members(), ElementsAre(2, 4)) << "now in the first stage";
+  EXPECT_THAT(durable().holders, ElementsAre(1));
+  EXPECT_EQ(durable().first_step, 8u);
+}
+
+TEST_F(WaitingSurvivorTest, IsANewcomerIfOneWithMoreStepsIsHeardOf) {
+  job_.Run();
+  job_.Says(3, protocol::Progress{.position = {9, Phase::kCompute}});
+  for (const int i : {3, 4}) job_.Dies(i);
+  for (const int i : {8, 9, 10}) job_.Joins(i);
+  EXPECT_THAT(durable().holders, IsEmpty());
+  EXPECT_EQ(durable().first_step, 9u);
+}
+
+// The others began with other state: their step 7 is another one.
+TEST_F(WaitingSurvivorTest, IsANewcomerOnceOthersBeganWithoutTheState) {
+  for (const int i : {2, 3, 4}) job_.Dies(i);
+  EXPECT_FALSE(job_.lives());
+  for (const int i : {6, 7, 8, 9}) job_.Joins(i);
+  EXPECT_THAT(durable().holders, IsEmpty());
+}
+
 TEST(ShrinkingTest, AJobOfFixedSizeDoesNot) {
   ElasticJob job(RestartingSpec(3));
   job.Begin(3);

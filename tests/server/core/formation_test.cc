@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -43,20 +44,37 @@ std::vector<protocol::Member> People(const std::string& text) {
   return members;
 }
 
-// Those who hold the state are marked: "*w-1".
-std::vector<ArrivedWorker> Arrivals(const std::string& text) {
+// Those who hold the state are marked: "*w-1"; "*1:w-1" waited, and holds that
+// of cell 1.
+std::vector<ArrivedWorker> Arrivals(
+    const JobSpec& spec, const std::string& text,
+    const std::vector<protocol::Member>& previous) {
   std::vector<ArrivedWorker> arrivals;
   for (const auto part : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    const bool holds = part[0] == '*';
-    arrivals.push_back(
-        {Someone(std::string(part.substr(holds ? 1 : 0))), holds});
+    ArrivedWorker arrival;
+    if (part[0] != '*') {
+      arrival.member = Someone(std::string(part));
+    } else if (part.size() > 2 && part[2] == ':') {
+      arrival.member = Someone(std::string(part.substr(3)));
+      arrival.held_cell = part[1] - '0';
+    } else {
+      arrival.member = Someone(std::string(part.substr(1)));
+      for (size_t rank = 0; rank < previous.size(); ++rank) {
+        if (previous[rank].worker == arrival.member.worker) {
+          arrival.held_cell = CellOf(spec, static_cast<int>(previous.size()),
+                                     static_cast<int>(rank));
+        }
+      }
+    }
+    arrivals.push_back(arrival);
   }
   return arrivals;
 }
 
 std::string Formed(const JobSpec& spec, const std::string& arrived,
                    const std::string& previous = "") {
-  return Names(FormEpoch(spec, Arrivals(arrived), People(previous)));
+  const std::vector<protocol::Member> before = People(previous);
+  return Names(FormEpoch(spec, Arrivals(spec, arrived, before), before));
 }
 
 // --- Jobs of a fixed size ----------------------------------------------------
@@ -67,9 +85,10 @@ TEST(FormationTest, HostsStayTogetherInTheOrderOfTheirFirstWorker) {
 }
 
 TEST(FormationTest, HostsOfEqualNameAndAnotherBootAreTwo) {
-  std::vector<ArrivedWorker> arrived = Arrivals("w-1 w-2 w-3");
+  const JobSpec spec = Meshed("data=3");
+  std::vector<ArrivedWorker> arrived = Arrivals(spec, "w-1 w-2 w-3", {});
   arrived[1].member.process.boot_id = "other";
-  EXPECT_EQ(Names(FormEpoch(Meshed("data=3"), arrived, {})), "w-1 w-3 w-2");
+  EXPECT_EQ(Names(FormEpoch(spec, arrived, {})), "w-1 w-3 w-2");
 }
 
 TEST(FormationTest, AJobOfFixedSizeFormsWithAllOrNobody) {
@@ -157,6 +176,16 @@ TEST(ElasticFormationTest, AMemberWithoutStateGoesWhereItIsNeeded) {
             "a0 a1");
 }
 
+// b1 waited beside the epoch of a0 and b0, which passed no step.
+TEST(ElasticFormationTest, OneThatWaitedWithItsStateStaysInItsCell) {
+  const JobSpec spec = Meshed("data=2,pipe=2", "data");
+  EXPECT_EQ(Formed(spec, "*1:b1 x y", "a0 b0"), "x b1");
+  EXPECT_EQ(Formed(spec, "*1:b1 *a0", "a0 b0"), "a0 b1");
+  EXPECT_EQ(Formed(spec, "*1:b1 *b0 x", "a0 b0"), "x b0");
+  EXPECT_EQ(Formed(spec, "*1:b1 *b0 x y", "a0 b0"), "x b0 y b1");
+  EXPECT_EQ(Formed(spec, "*1:b1 *b0", "a0 b0"), "");
+}
+
 TEST(ElasticFormationTest, ReproducibleJobsHalve) {
   JobSpec spec = Meshed("data=4", "data");
   spec.reproducible.leaves = 4;
@@ -218,10 +247,14 @@ Drawn Draw(std::mt19937& rng) {
   for (int i = 0; i < before; ++i) {
     drawn.previous.push_back(someone(absl::StrCat("w-", i)));
     if (pick(3) == 0) continue;
-    drawn.arrived.push_back({drawn.previous.back(), pick(4) > 0});
+    drawn.arrived.push_back({drawn.previous.back()});
+    if (pick(4) == 0) continue;
+    drawn.arrived.back().held_cell = CellOf(drawn.spec, before, i);
   }
   for (int i = pick(5); i > 0; --i) {
-    drawn.arrived.push_back({someone(absl::StrCat("x-", i)), false});
+    drawn.arrived.push_back({someone(absl::StrCat("x-", i))});
+    if (axis.empty() || pick(3) > 0) continue;  // or it waited with its state
+    drawn.arrived.back().held_cell = pick(spec::WorkersPerReplica(drawn.spec));
   }
   return drawn;
 }
@@ -255,16 +288,16 @@ class RandomFormationTest : public testing::Test {
       cells.try_emplace(PlaceOf(spec, previous.size(), rank).second,
                         cells.size());
     }
-    std::map<WorkerName, bool> holds;
+    std::map<WorkerName, std::optional<int>> held;
     std::vector<int> cell_of_arrival;
     std::map<int, int> complete;  // by replica
     for (const ArrivedWorker& arrival : arrived) {
-      holds[arrival.member.worker] = arrival.holds_state;
-      cell_of_arrival.push_back(-1);
-      if (!arrival.holds_state) continue;
-      const auto place =
-          PlaceOf(spec, previous.size(), had.at(arrival.member.worker));
-      cell_of_arrival.back() = cells.at(place.second);
+      held[arrival.member.worker] = arrival.held_cell;
+      cell_of_arrival.push_back(arrival.held_cell.value_or(-1));
+      const auto was = had.find(arrival.member.worker);
+      if (!arrival.held_cell || was == had.end()) continue;
+      const auto place = PlaceOf(spec, previous.size(), was->second);
+      EXPECT_EQ(arrival.held_cell, cells.at(place.second));
       ++complete[place.first];
     }
 
@@ -281,9 +314,13 @@ class RandomFormationTest : public testing::Test {
     for (int rank = 0; rank < static_cast<int>(formed.size()); ++rank) {
       const protocol::Member& member = formed[static_cast<size_t>(rank)];
       EXPECT_TRUE(names.insert(member.worker).second) << "twice";
-      ASSERT_TRUE(holds.contains(member.worker)) << "it is not here";
+      ASSERT_TRUE(held.contains(member.worker)) << "it is not here";
       const auto [replica, cell] = PlaceOf(spec, formed.size(), rank);
-      if (!holds[member.worker]) {
+      if (held[member.worker]) {
+        EXPECT_EQ(held[member.worker], cells.at(cell))
+            << member.worker.value << " moves";
+      }
+      if (!held[member.worker] || !had.contains(member.worker)) {
         old_replicas[replica].insert(-1);
         if (had.contains(member.worker) && spec.elastic.axis.empty()) {
           EXPECT_EQ(had[member.worker], rank) << "former members stay";
@@ -292,7 +329,6 @@ class RandomFormationTest : public testing::Test {
       }
       const int was = had[member.worker];
       const auto before = PlaceOf(spec, previous.size(), was);
-      EXPECT_EQ(before.second, cell) << member.worker.value << " moves";
       old_replicas[replica].insert(before.first);
       if (formed.size() == previous.size()) {
         EXPECT_EQ(was, rank);
