@@ -65,6 +65,12 @@ std::optional<std::string> RecoveryOracle::CheckDecision(
     absl::Time now, const protocol::RecoveryDecision& decision,
     const core::DurableJob& job,
     const std::function<bool(uint64_t process)>& lives) const {
+  for (const auto& [worker, left] : job.left) {
+    if (left.verdict.empty() || left.steps <= decision.steps) continue;
+    return absl::StrCat(worker.value, " left epoch ", epoch_.value, " after ",
+                        left.steps, " steps, and training goes on after ",
+                        decision.steps);
+  }
   for (const protocol::Member& member : job.members.items()) {
     const auto found = processes_.find(member.process.pid);
     const auto newest = newest_.find(member.worker.value);

@@ -2,7 +2,8 @@
 // has heard: an oracle beside the real one.
 //
 //   - It is decided when every member has reported, has left or is lost.
-//   - No step is done again that a member which is here has passed.
+//   - No step is done again that a member which is here has passed, or one that
+//     left after the last step.
 //   - No epoch begins before it is decided, if a member has reported.
 //
 // The oracle does not know when the coordinator gives a member up. It only

@@ -44,6 +44,7 @@ TrainingOptions OptionsOf(uint64_t seed) {
                     .broken_links = sometimes(1),
                     .local_failures = sometimes(1),
                     .at_verdicts = sometimes(2),
+                    .at_last_steps = random() % 4 == 0 ? 2 : 0,
                     .in_recoveries = sometimes(2),
                     .skewed_clocks = random() % 2 == 0};
   if (random() % 3 == 0) {

@@ -374,6 +374,11 @@ void TrainingWorld::Applied(const Trainer& trainer, const Update& update) {
   });
   newest_update_ = std::max(newest_update_, update.epoch);
   if (MayStrike(&at_verdicts_, 0.1)) StrikeWithin(absl::Milliseconds(5));
+  const bool is_last = update.program_step + 1 == options_.steps;
+  if (is_last && at_last_steps_ > 0 && Toss(0.3)) {
+    --at_last_steps_;
+    StrikeWithin(absl::Milliseconds(20));
+  }
   Contributions right;
   for (const int64_t sample :
        SamplesOfStep(samples_, static_cast<int64_t>(update.program_step))) {

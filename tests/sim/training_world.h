@@ -70,8 +70,10 @@ struct TrainingFaults {
   int broken_links = 0;  // of the data plane
   int local_failures = 0;
   // At the moments that decide: when one rank has passed a step and others may
-  // not have, and while the recovery from the end of an epoch goes on.
+  // not have, when that step was the last one, also after `until`, and while
+  // the recovery from the end of an epoch goes on.
   int at_verdicts = 0;
+  int at_last_steps = 0;
   int in_recoveries = 0;
   absl::Duration sync_max = absl::Milliseconds(10);
   bool skewed_clocks = false;
@@ -148,7 +150,7 @@ class TrainingWorld final : public StreamServer {
   // Whether a rank sees the end of a collective late.
   bool IsSlow(int rank) {
     if (options_.is_regular) return rank == options_.slow_rank;
-    return Toss(at_verdicts_ > 0 ? 0.3 : 0.1);
+    return Toss(at_verdicts_ + at_last_steps_ > 0 ? 0.3 : 0.1);
   }
   absl::Time now() const { return events_.now(); }
   absl::Duration Draw(absl::Duration max);
@@ -233,6 +235,7 @@ class TrainingWorld final : public StreamServer {
   uint64_t requests_ = 0;
   bool faults_ended_ = false;
   int at_verdicts_ = options_.faults.at_verdicts;  // that are left
+  int at_last_steps_ = options_.faults.at_last_steps;
   int in_recoveries_ = options_.faults.in_recoveries;
   std::map<std::pair<uint64_t, uint64_t>, std::string> digests_;
   std::map<uint64_t, Model> began_;  // by epoch: what its ranks began with

@@ -43,6 +43,15 @@ class ElasticJob {
     stream_[i] = 100 + hellos_;
     return f.Hello(stream_[i], hello);
   }
+  // The same process, on another stream.
+  EffectList Resumes(int i) {
+    protocol::Hello hello = f.HelloOf(i);
+    hello.incarnation = stream_[i] - 100 + 10'000;
+    hello.generation = f.ViewOf(i).generation;
+    hello.resume = protocol::ResumeState{};
+    stream_[i] = 100 + ++hellos_;
+    return f.Hello(stream_[i], hello);
+  }
   EffectList Says(int i, protocol::ToCoordinatorBody body) {
     return f.Says(stream_.at(i), std::move(body));
   }
@@ -299,6 +308,7 @@ class WaitingSurvivorTest : public testing::Test {
   static JobSpec Spec() {
     JobSpec spec = ElasticSpecOf(4);
     spec.mesh = *ParseMesh("data=2,pipe=2");
+    spec.timeouts.join = absl::Milliseconds(500);
     return spec;
   }
   const DurableJob& durable() const { return job_.f.durable_job(); }
@@ -334,6 +344,14 @@ TEST_F(WaitingSurvivorTest, IsANewcomerOnceTheyPassedOne) {
   EXPECT_EQ(durable().first_step, 8u);
 }
 
+TEST_F(WaitingSurvivorTest, DoesNotReportAboutTheEpochOfOthers) {
+  job_.Dies(3);
+  const EffectList effects = job_.f.Says(
+      job_.stream(2), protocol::EpochReport{{9, Phase::kIdle}, "verdict", true},
+      EpochId{1});
+  EXPECT_THAT(effects.effects, IsEmpty());
+}
+
 TEST_F(WaitingSurvivorTest, IsANewcomerIfOneWithMoreStepsIsHeardOf) {
   job_.Run();
   job_.Says(3, protocol::Progress{.position = {9, Phase::kCompute}});
@@ -343,12 +361,24 @@ TEST_F(WaitingSurvivorTest, IsANewcomerIfOneWithMoreStepsIsHeardOf) {
   EXPECT_EQ(durable().first_step, 9u);
 }
 
-// The others began with other state: their step 7 is another one.
+// Worker 2 has no stream when the others begin with other state: the state
+// after step 7 is another one now.
 TEST_F(WaitingSurvivorTest, IsANewcomerOnceOthersBeganWithoutTheState) {
-  for (const int i : {2, 3, 4}) job_.Dies(i);
-  EXPECT_FALSE(job_.lives());
-  for (const int i : {6, 7, 8, 9}) job_.Joins(i);
+  job_.f.Closes(job_.stream(2));
+  for (const int i : {3, 4}) job_.Dies(i);
+  for (const int i : {8, 9}) job_.Joins(i);
+  job_.f.Wait(0.6);
+  EXPECT_THAT(job_.Members(), ElementsAre(8, 9));
   EXPECT_THAT(durable().holders, IsEmpty());
+  job_.Resumes(2);
+  job_.Run();
+  job_.Reports(8, 7);
+  job_.Reports(9, 7);
+  job_.Joins(10);
+  job_.JoinsAgain(8);
+  job_.JoinsAgain(9);
+  EXPECT_THAT(job_.Members(), ElementsAre(8, 9, 2, 10));
+  EXPECT_THAT(durable().holders, ElementsAre(0, 1));
 }
 
 TEST(ShrinkingTest, AJobOfFixedSizeDoesNot) {

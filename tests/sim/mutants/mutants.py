@@ -17,6 +17,9 @@ simulation there: first unchanged, which must pass, then with one patch after th
 other. A patch is caught if the program fails because a promise is broken; it is
 not if it passes, crashes or does not compile. Then `run` exits with 1, as it
 does if a patch does not apply any more.
+
+Rules that two places of the product keep have no patch: breaking one of them
+breaks no promise. Nor have those that only cost time. Unit tests have both.
 """
 
 import argparse
