@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv[1]).resolve()
 BIN = BUILD / "bin"
 
-PROGRAMS = r"(\./run|lockstepctl|lockstepd|lockstep-perf|cmake|build/[\w.-]+/(bin/)?(run|demo|lockstep\S*|minimal|digits\w*))"
+PROGRAMS = r"(\./run|lockstepctl|lockstepd|lockstep-perf|cmake|build/[\w.-]+/(bin/)?(run|demo|lockstep\S*|minimal|recovering|digits\w*))"
 COMMAND = re.compile(PROGRAMS + r"( |$)")
 
 

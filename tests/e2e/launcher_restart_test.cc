@@ -61,6 +61,25 @@ TEST(LauncherRestartTest, OnlyTheWorkerThatDiedStartsAgain) {
   EXPECT_EQ(LinesWith("killed by signal", run), 1) << run.output;
 }
 
+// worker-1 ends when it writes its second line, as nobody reads it.
+TEST(LauncherRestartTest, TheProgramOfTheReadmeSurvivesADeath) {
+  const std::string program = OwnProgram("recovering");
+  const Outcome run = RunLabelled(
+      "3", "2",
+      {"sh", "-c",
+       absl::StrCat("case $LOCKSTEP_RESTART_COUNT$LOCKSTEP_WORKER_NAME in "
+                    "0worker-1) ",
+                    program, " 1000 | head -n 1; exit 1;; *) exec ", program,
+                    " 1000;; esac")});
+  EXPECT_EQ(run.code, 0) << run.output;
+  for (const char* name : {"worker-0", "worker-1", "worker-2"}) {
+    EXPECT_EQ(LinesWith(absl::StrCat("[", name, "] step 1000: w = 3.000"), run),
+              1)
+        << run.output;
+  }
+  EXPECT_EQ(LinesWith("starts again", run), 1) << run.output;
+}
+
 // The others have its result: the replacement is not needed.
 TEST(LauncherRestartTest, AWorkerThatDiesAfterItsLastStepIsNoFailure) {
   const Outcome run = RunLabelled(

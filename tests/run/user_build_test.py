@@ -106,7 +106,7 @@ class PresetTest(unittest.TestCase):
     def test_the_demonstration_compiles(self):
         """Sources that are joined, and warnings that only joined ones give."""
         done = call("cmake", "--build", BUILD, "--target", "lockstepctl", "lockstep-demo",
-                    "lockstep-perf", "minimal")
+                    "lockstep-perf", "minimal", "recovering")
         self.assertEqual(done.returncode, 0, done.stdout[-4000:])
 
 

@@ -2,24 +2,26 @@
 // returns, and what the program does.
 //
 //   std::optional<lockstep::Recovery> recovered;
-//   for (bool done = false; !done;) {
-//     auto session = *Session::Join({.recovered = recovered});
-//     ... register parameters and state, seal ...     // gradient_sync.h
-//     replicas->Resume();                  // newcomers receive the state
-//     recovered.reset();
-//     while (!done && !recovered) {
-//       ... backward ...
-//       auto verdict = sync->Finish({.samples = batch});
-//       if (!verdict.ok()) {               // a worker died, a link broke, ...
-//         recovered = *session->Recover();
-//         if (!recovered->verdict) break;  // nobody has applied the step
-//         verdict = *recovered->verdict;   // others have: apply it
-//       }
-//       ... update ...
-//       done = verdict->IsLast();
+//   for (;;) {
+//     auto session = Session::Join({.recovered = recovered});
+//     if (!session.ok()) return session.status();
+//     // Registers, seals, receives the state (StateReplicas::Resume), and does
+//     // steps until the last one, or until any of these calls fails.
+//     const absl::Status trained = TrainInOneEpoch(**session);
+//     if (trained.ok()) return (*session)->Leave();
+//     auto recovery = (*session)->Recover();
+//     if (!recovery.ok()) return trained;  // an error of the program, or the
+//                                          // job does not go on
+//     if (recovery->verdict) {             // others have applied the step:
+//       ... update with what is in the buckets ...
+//       if (recovery->verdict->IsLast()) return (*session)->Leave();
 //     }
-//     if (done) session->Leave();
+//     recovered = *recovery;
 //   }
+//
+// An epoch may end at any moment: not only Finish fails then, but also
+// Register, Create, Seal or Resume. examples/minimal/recovering.cc is a whole
+// program.
 //
 //   rank 0  ── step 41 ──┬ passed 41 ───────────┐ replay step 42
 //   rank 1  ── step 41 ──┬ waits for its verdict│ roll forward: apply step 41

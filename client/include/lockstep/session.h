@@ -14,7 +14,8 @@
 //
 // When the epoch ends (a worker died or failed, an operator stopped the job),
 // every blocked call in this process returns within 100 ms with status(), which
-// names the worker, its position and the time. To continue, a program calls
+// names the worker, its position and the time. So do later calls that need
+// other ranks, those before the first step too. To continue, a program calls
 // Recover, destroys the session and joins again under the same name; recovery.h
 // shows the loop.
 //
