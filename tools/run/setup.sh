@@ -35,6 +35,23 @@ require() {
   install_packages "${missing[@]}"
 }
 
+# unpack PACKAGE PROGRAM: puts the package's files into build/tools, unless PROGRAM is there or in
+# PATH. For programs whose package starts a daemon when it is installed.
+unpack() {
+  local package="$1" program="$2" into=build/tools fetched
+  if command -v "$program" >/dev/null || [[ -x "$into/usr/bin/$program" ]]; then return 0; fi
+  command -v apt-get >/dev/null || fail "not a Debian: '$program' (its package $package) must be in PATH"
+  say "to be fetched with apt-get: $package, into $into"
+  mkdir -p "$into"
+  fetched="$(mktemp -d)"
+  (
+    cd "$fetched"
+    apt-get download -q "$package" || { update_packages && apt-get download -q "$package"; }
+  ) || fail "apt-get cannot fetch $package"
+  dpkg -x "$fetched/$package"_*.deb "$into"
+  rm -r "$fetched"
+}
+
 missing_packages() {
   local there package
   there="$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)"
@@ -44,15 +61,20 @@ missing_packages() {
 }
 
 install_packages() {
-  local as_root=(env DEBIAN_FRONTEND=noninteractive)
   say "to be installed with apt-get: $*"
-  if [[ "$(id -u)" -ne 0 ]]; then
-    command -v sudo >/dev/null ||
-      fail "not root, and no sudo: as root, run  apt-get install --no-install-recommends $*"
-    as_root=(sudo "${as_root[@]}")
-  fi
-  "${as_root[@]}" apt-get update -q ||
+  [[ "$(id -u)" -eq 0 ]] || command -v sudo >/dev/null ||
+    fail "not root, and no sudo: as root, run  apt-get install --no-install-recommends $*"
+  update_packages
+  as_root apt-get install -q -y --no-install-recommends -oDPkg::Lock::Timeout=120 "$@"
+}
+
+update_packages() {
+  as_root apt-get update -q ||
     say "apt-get update reported errors; going on with the package lists that are there"
-  "${as_root[@]}" apt-get install -q -y --no-install-recommends \
-    -oDPkg::Lock::Timeout=120 "$@"
+}
+
+as_root() {
+  local sudo=()
+  [[ "$(id -u)" -eq 0 ]] || sudo=(sudo)
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive "$@"
 }

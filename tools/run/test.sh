@@ -29,6 +29,7 @@ run_test() {
   refuse_flag test "$filter"
   [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
   require build test
+  unpack etcd-server etcd
 
   for preset in "${test_presets[@]}"; do
     configure "$preset"

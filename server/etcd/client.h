@@ -1,0 +1,137 @@
+// What the coordinator asks of etcd: keys in transactions that a leader's key
+// fences, leases, and the end of a key. Blocking calls.
+//
+//   Read("journal/", ...)            keys in order, a page at a time
+//   Commit({.fence = leader, ...})   puts and deletes, all or none, if the
+//                                    leader's key is still that one
+//   KeyClaim(key, value, lease)         the leader's key, if nobody has it
+//
+// A member of the cluster that does not answer is left for the next one. A call
+// whose answer was lost is made again: each has the same effect twice as once
+// (etcd may have applied the first).
+//
+// Threads: any.
+// Errors:  Unavailable (no member answered in time: all are named, with the
+//          error of each), ResourceExhausted (etcd's quota is used up, or a
+//          request is too large), FailedPrecondition (the fence: another
+//          process leads), Unauthenticated and PermissionDenied as etcd says.
+
+#ifndef LOCKSTEP_SERVER_ETCD_CLIENT_H_
+#define LOCKSTEP_SERVER_ETCD_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+
+namespace grpc {
+class Channel;
+class ChannelCredentials;
+class ClientContext;
+class Status;
+}  // namespace grpc
+
+namespace lockstep::etcd {
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+  // The revision of the store when the key was made: no two keys that were ever
+  // made in different transactions have the same.
+  int64_t created = 0;
+};
+
+struct Page {
+  std::vector<KeyValue> keys;
+  bool more = false;
+  int64_t revision = 0;  // of the store
+};
+
+// The keys from `from` to below `to`.
+struct KeyRange {
+  std::string from;
+  std::string to;
+};
+
+// The keys that begin with `prefix`, which is not empty.
+KeyRange WithPrefix(const std::string& prefix);
+
+// The leader's key, and when it was made.
+struct Fence {
+  std::string key;
+  int64_t created = 0;
+};
+
+// etcd takes at most 128 operations, and 1.5 MiB, in one transaction.
+inline constexpr size_t kOperationsMax = 128;
+
+struct Transaction {
+  Fence fence;
+  std::vector<KeyRange> deletes;
+  std::vector<KeyValue> puts;  // none of them among the deletes
+};
+
+// Who has a key.
+struct KeyClaim {
+  bool is_mine = false;
+  KeyValue holder;
+  int64_t revision = 0;  // of the store
+};
+
+class Client {
+ public:
+  // `members`: HOST:PORT of each member of the cluster; not empty.
+  Client(const std::vector<std::string>& members,
+         const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // At most `limit` keys; `revision`: of the store, 0 for now.
+  absl::StatusOr<Page> Read(const KeyRange& range, int64_t limit,
+                            int64_t revision, absl::Duration timeout);
+  absl::Status Commit(const Transaction& transaction, absl::Duration timeout);
+
+  // A lease of at least `seconds`, which ends unless it is renewed.
+  absl::StatusOr<int64_t> GrantLease(int64_t seconds, absl::Duration timeout);
+  // How long it still lives; zero if it has ended.
+  absl::StatusOr<absl::Duration> RenewLease(int64_t lease,
+                                            absl::Duration timeout);
+  absl::Status RevokeLease(int64_t lease, absl::Duration timeout);
+
+  absl::StatusOr<KeyClaim> ClaimKey(const std::string& key,
+                                    const std::string& value, int64_t lease,
+                                    absl::Duration timeout);
+  // Returns when the key is deleted after `revision`, perhaps earlier, and at
+  // `timeout`: ClaimKey tells. An error is that of the member that was asked;
+  // the next call asks the next one.
+  absl::Status AwaitDeleted(const std::string& key, int64_t revision,
+                            absl::Duration timeout);
+  // Makes calls in progress, and later ones, return Cancelled.
+  void Cancel();
+
+ private:
+  struct Member;
+  class Running;
+  using Attempt = std::function<grpc::Status(Member&, grpc::ClientContext*)>;
+
+  absl::Status Call(const std::string& what, absl::Duration timeout,
+                    const Attempt& attempt);
+
+  std::vector<std::unique_ptr<Member>> members_;
+  Mutex mutex_;
+  size_t preferred_ ABSL_GUARDED_BY(mutex_) = 0;  // the one that answered last
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lockstep::etcd
+
+#endif  // LOCKSTEP_SERVER_ETCD_CLIENT_H_
