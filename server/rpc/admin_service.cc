@@ -47,8 +47,10 @@ absl::StatusOr<proto::Header> AdminService::HeaderOf(
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
     const grpc::CallbackServerContext* call, const Request& request) const {
-  CallBytes(context_->limits, *call)
-      .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
+  const absl::Status size =
+      CallBytes(context_->limits, *call)
+          .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
+  if (!size.ok()) return size;
   const CallerIdentity caller = CallerOf(call->auth_context().get());
   absl::StatusOr<Admission> admission = context_->tokens->gate()->AdmitOperator(
       caller, request.header().job(), request.token());
@@ -198,8 +200,10 @@ grpc::ServerUnaryReactor* AdminService::DeleteJob(
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
-  CallBytes(context_->limits, *call)
-      .AddMessage(static_cast<int64_t>(request->ByteSizeLong()));
+  const absl::Status size =
+      CallBytes(context_->limits, *call)
+          .AddMessage(static_cast<int64_t>(request->ByteSizeLong()));
+  if (!size.ok()) return Refuse(call, size);
   absl::StatusOr<std::string> token = context_->tokens->gate()->AdmitWorker(
       request->header().job(), request->token());
   if (!token.ok()) return Refuse(call, token.status());

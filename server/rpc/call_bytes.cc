@@ -1,5 +1,7 @@
 #include "server/rpc/call_bytes.h"
 
+#include "absl/strings/str_cat.h"
+
 namespace lockstep::rpc {
 namespace {
 
@@ -20,9 +22,13 @@ CallBytes::CallBytes(RpcLimits* limits, const grpc::ServerContextBase& call)
   Add(bytes);
 }
 
-void CallBytes::AddMessage(int64_t bytes) {
-  limits_->NoteMessage(bytes);
+absl::Status CallBytes::AddMessage(int64_t bytes) {
   Add(bytes + bytes / 64 + kMessageOverhead);
+  if (limits_->AdmitMessage(bytes)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "a message of ", bytes, " bytes is larger than the ",
+      limits_->values().message_bytes,
+      " that this coordinator takes (lockstepd --message_bytes_max)"));
 }
 
 void CallBytes::Add(int64_t bytes) {

@@ -1,4 +1,5 @@
-// Counts what one call was given of its connection (open_connections.h).
+// Counts what one call was given of its connection (open_connections.h), and
+// limits its messages.
 //
 // Threads: one at a time.
 
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "server/rpc/limits.h"
 
 namespace lockstep::rpc {
@@ -19,8 +21,9 @@ class CallBytes {
   // Counts the headers of the call.
   CallBytes(RpcLimits* limits, const grpc::ServerContextBase& call);
 
-  // The call was given a message of so many bytes.
-  void AddMessage(int64_t bytes);
+  // The call was given a message of so many bytes. ResourceExhausted: it is too
+  // large, and must be refused.
+  absl::Status AddMessage(int64_t bytes);
 
  private:
   void Add(int64_t bytes);

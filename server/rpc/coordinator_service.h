@@ -6,7 +6,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include "lockstep/v1/session.grpc.pb.h"
-#include "server/rpc/call_bytes.h"
 #include "server/rpc/fetch_plan_reactor.h"
 #include "server/rpc/plan_bytes.h"
 #include "server/rpc/service_context.h"
@@ -30,9 +29,7 @@ class CoordinatorService final
   grpc::ServerWriteReactor<v1::PlanChunk>* FetchPlan(
       grpc::CallbackServerContext* call,
       const v1::FetchPlanRequest* request) override {
-    CallBytes(context_->limits, *call)
-        .AddMessage(static_cast<int64_t>(request->ByteSizeLong()));
-    return new FetchPlanReactor(context_, &plans_, *request);
+    return new FetchPlanReactor(context_, &plans_, *call, *request);
   }
 
  private:

@@ -6,15 +6,20 @@
 
 #include "proto/codec.h"
 #include "proto/plan_chunks.h"
+#include "server/rpc/call_bytes.h"
 #include "server/rpc/status.h"
 
 namespace lockstep::rpc {
 
 FetchPlanReactor::FetchPlanReactor(const ServiceContext* context,
                                    PlanBytes* plans,
+                                   const grpc::CallbackServerContext& call,
                                    const v1::FetchPlanRequest& request)
     : counted_(context->calls), plans_(plans) {
-  const absl::Status asked = Ask(context, request);
+  absl::Status asked =
+      CallBytes(context->limits, call)
+          .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
+  if (asked.ok()) asked = Ask(context, request);
   if (!asked.ok()) Finish(ToGrpc(asked));
 }
 

@@ -24,6 +24,7 @@ namespace lockstep::rpc {
 class FetchPlanReactor final : public grpc::ServerWriteReactor<v1::PlanChunk> {
  public:
   FetchPlanReactor(const ServiceContext* context, PlanBytes* plans,
+                   const grpc::CallbackServerContext& call,
                    const v1::FetchPlanRequest& request);
 
  private:

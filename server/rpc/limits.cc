@@ -1,6 +1,7 @@
 #include "server/rpc/limits.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -14,12 +15,14 @@ constexpr absl::Duration kCheckIntervalOfEach = absl::Microseconds(50);
 // services.
 constexpr int64_t kAllowancePerSecond = 4096;
 constexpr absl::Duration kAllowanceMax = absl::Minutes(1);
+constexpr int64_t kGrpcMessageBytes = int64_t{4} << 20;
 
 std::string Ended(const OpenConnections::Waiting& connection,
                   const char* flag) {
   return absl::StrCat("the connection of ", connection.peer,
                       " was closed: it has sent ", connection.bytes,
-                      " bytes that belong to no whole message (lockstepd ",
+                      " bytes of messages that are not whole, or were refused "
+                      "as far too large (lockstepd ",
                       flag, ")");
 }
 
@@ -92,14 +95,15 @@ std::shared_ptr<GivenBytes> RpcLimits::GivenBytesOf(absl::string_view peer) {
   return open_.GivenBytesOf(peer);
 }
 
-void RpcLimits::NoteMessage(int64_t bytes) {
+bool RpcLimits::AdmitMessage(int64_t bytes) {
   MutexLock lock(&mutex_);
-  message_.Admits(bytes);
+  return message_.Admits(bytes);
 }
 
-void RpcLimits::CountRefusedMessage() {
-  MutexLock lock(&mutex_);
-  ++message_.refused;
+int RpcLimits::GrpcMessageBytes() const {
+  return static_cast<int>(std::clamp<int64_t>(2 * values_.message_bytes,
+                                              kGrpcMessageBytes,
+                                              std::numeric_limits<int>::max()));
 }
 
 bool RpcLimits::AdmitUnread(int64_t messages, int64_t bytes) {

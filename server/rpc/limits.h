@@ -5,7 +5,9 @@
 //   message_bytes   the call ends once a larger message was received
 //   connection_bytes, incoming_bytes
 //                   that one connection, or all, have sent and no call was
-//                   given yet: the connection ends, or the one with the most
+//                   given yet: the connection ends, or the one with the most.
+//                   Messages that gRPC refuses are given to no call, and their
+//                   sizes are not known: they count until the connection ends
 //   unread_messages, unread_bytes
 //                   that wait until one worker reads them: its stream ends
 //
@@ -62,9 +64,13 @@ class RpcLimits {
 
   // For what a call is given (call_bytes.h): of the connection with this peer.
   std::shared_ptr<GivenBytes> GivenBytesOf(absl::string_view peer);
-  void NoteMessage(int64_t bytes);
-  // gRPC refused a message.
-  void CountRefusedMessage();
+  // Whether a call may take a message of so many bytes.
+  bool AdmitMessage(int64_t bytes);
+
+  // The limit of gRPC, which reports to nobody how large the messages are that
+  // it refuses. So it is more than message_bytes: twice as much, or gRPC's
+  // default, if that is more.
+  int GrpcMessageBytes() const;
 
   // Whether so many messages, of so many bytes, may wait until a worker reads
   // them.

@@ -130,8 +130,7 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(grpc::ServerBuilder* builder,
   auto listening = std::make_unique<Listening>();
   listening->listener = *std::move(listener);
   SetIdleLimits(options, builder);
-  builder->SetMaxReceiveMessageSize(
-      static_cast<int>(options.limits.message_bytes));
+  builder->SetMaxReceiveMessageSize(limits->GrpcMessageBytes());
   listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       *std::move(credentials));

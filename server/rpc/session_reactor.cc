@@ -1,7 +1,5 @@
 #include "server/rpc/session_reactor.h"
 
-#include <grpc/grpc.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -86,8 +84,6 @@ SessionReactor* SessionReactor::Start(const ServiceContext* context,
 
 void SessionReactor::OnReadDone(bool ok) {
   if (!ok) {
-    is_without_message_ =
-        grpc_call_failed_before_recv_message(call_->c_call()) == 0;
     why_ = call_->IsCancelled() ? "its stream broke" : "it closed its stream";
     return Close(absl::OkStatus());
   }
@@ -97,8 +93,10 @@ void SessionReactor::OnReadDone(bool ok) {
 }
 
 absl::StatusOr<protocol::ToCoordinator> SessionReactor::Judge() {
+  const absl::Status size =
+      bytes_.AddMessage(static_cast<int64_t>(in_.Length()));
+  if (!size.ok()) return size;
   v1::ToCoordinator wire;
-  bytes_.AddMessage(static_cast<int64_t>(in_.Length()));
   if (!grpc::SerializationTraits<v1::ToCoordinator>::Deserialize(&in_, &wire)
            .ok()) {
     return absl::InvalidArgumentError("bytes that are no message");
@@ -188,9 +186,6 @@ void SessionReactor::OnDone() {
   {
     MutexLock lock(&mutex_);
     done_ = true;
-  }
-  if (is_without_message_ && call_->IsCancelled()) {
-    context_->limits->CountRefusedMessage();
   }
   context_->loop->Closed(session_, why_);
   counted_.End();

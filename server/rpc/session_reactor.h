@@ -84,10 +84,6 @@ class SessionReactor final
   // Why the stream ended; used by the reading side only.
   const char* why_ = "it was closed";
 
-  // The last read failed, and the stream did not break. It ended, or gRPC
-  // refused a message that was too large: then it cancels the call.
-  bool is_without_message_ = false;
-
   // Locked whenever a gRPC operation is started, so that none follows the last
   // one; gRPC calls back on other threads only.
   Mutex mutex_;

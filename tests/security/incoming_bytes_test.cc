@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/rpc/open_connections.h"
@@ -210,6 +211,58 @@ TEST(IncomingBytesTest, AnEndlessMessageEndsItsConnectionAndNoOther) {
         << method << ": " << status;
     EXPECT_EQ(UseOf(job.channel(), "connection_bytes").refused, ++refused);
   }
+  job.ExpectThatItGoesOn();
+}
+
+// A message that is too large is given to its call, which refuses it.
+TEST(IncomingBytesTest, MessagesThatWereRefusedForTheirSizeDoNotCount) {
+  ServerOptions options = SmallConnections();
+  options.limits.message_bytes = kMiB;
+  InProcessDaemon daemon(options);
+  RunningJob job(daemon);
+  const std::string large = LargeMessage(3 * kMiB);
+  int64_t refused = 0;
+  for (const char* method :
+       {"/lockstep.v1.Coordinator/Session",
+        "/lockstep.v1.Coordinator/FetchPlan", "/lockstep.v1.Admin/ListJobs"}) {
+    const auto channel = ChannelTo(daemon.address());
+    for (int i = 0; i < 5; ++i) {
+      const auto status = CallWithBytes(channel, method, large).status();
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+      EXPECT_EQ(UseOf(job.channel(), "message_bytes").refused, ++refused);
+    }
+    absl::SleepFor(2 * RpcLimits::kCheckInterval);
+    EXPECT_LT(*UseOf(job.channel(), "incoming_bytes").used, kMiB) << method;
+  }
+  EXPECT_EQ(UseOf(job.channel(), "connection_bytes").refused, 0);
+  job.ExpectThatItGoesOn();
+}
+
+// gRPC refuses these, and does not report how large they were.
+TEST(IncomingBytesTest, FarTooLargeMessagesCountUntilTheConnectionEnds) {
+  ServerOptions options = SmallConnections();
+  options.limits.message_bytes = kMiB;
+  Mutex mutex;
+  std::string log;
+  options.on_warning = [&](const std::string& line) {
+    MutexLock lock(&mutex);
+    log += line;
+  };
+  InProcessDaemon daemon(options);
+  RunningJob job(daemon);
+  const auto channel = ChannelTo(daemon.address());
+  const std::string large(5 * kMiB, '\0');
+  for (int i = 0; i < 2; ++i) {
+    const auto refused =
+        CallWithBytes(channel, "/lockstep.v1.Admin/ListJobs", large);
+    EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  }
+  EXPECT_TRUE(Eventually(
+      [&] { return UseOf(job.channel(), "connection_bytes").refused == 1; }));
+  EXPECT_TRUE(Eventually([&] {
+    MutexLock lock(&mutex);
+    return log.find("far too large") != std::string::npos;
+  }));
   job.ExpectThatItGoesOn();
 }
 

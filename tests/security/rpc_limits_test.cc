@@ -73,23 +73,24 @@ TEST(HelloLimitTest, OfTooManySilentStreamsTheOldestEndAndWorkersJoin) {
 
 // --- Slow and silent connections ---------------------------------------------
 
-// HTTP/2's preface, an empty SETTINGS frame, the headers of a call of Session,
-// and the first bytes of a message that claims to have `size`.
-std::string BeginningOfACall(uint32_t size) {
-  const auto frame = [](char type, char flags, char stream,
-                        const std::string& payload) {
-    const auto length = static_cast<uint32_t>(payload.size());
-    std::string bytes = {static_cast<char>(length >> 16),
-                         static_cast<char>(length >> 8),
-                         static_cast<char>(length),
-                         type,
-                         flags,
-                         0,
-                         0,
-                         0,
-                         stream};
-    return bytes + payload;
-  };
+std::string Frame(char type, char flags, char stream,
+                  const std::string& payload) {
+  const auto length = static_cast<uint32_t>(payload.size());
+  std::string bytes = {static_cast<char>(length >> 16),
+                       static_cast<char>(length >> 8),
+                       static_cast<char>(length),
+                       type,
+                       flags,
+                       0,
+                       0,
+                       0,
+                       stream};
+  return bytes + payload;
+}
+
+// HTTP/2's preface, an empty SETTINGS frame, and the headers of a call of
+// Session.
+std::string BeginningOfACall() {
   const auto header = [](const std::string& name, const std::string& value) {
     std::string bytes(1, '\0');  // a literal that is not indexed
     bytes += static_cast<char>(name.size());
@@ -97,16 +98,20 @@ std::string BeginningOfACall(uint32_t size) {
     bytes += static_cast<char>(value.size());
     return bytes + value;
   };
-  std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, "");
-  bytes += frame(1, 4, 1,
-                 header(":method", "POST") + header(":scheme", "http") +
-                     header(":path", "/lockstep.v1.Coordinator/Session") +
-                     header(":authority", "x") + header("te", "trailers") +
-                     header("content-type", "application/grpc"));
+  return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, "") +
+         Frame(1, 4, 1,
+               header(":method", "POST") + header(":scheme", "http") +
+                   header(":path", "/lockstep.v1.Coordinator/Session") +
+                   header(":authority", "x") + header("te", "trailers") +
+                   header("content-type", "application/grpc"));
+}
+
+// The first bytes of a message that claims to have `size`.
+std::string BeginningOfAMessage(uint32_t size) {
   const std::string length = {
       0, static_cast<char>(size >> 24), static_cast<char>(size >> 16),
       static_cast<char>(size >> 8), static_cast<char>(size)};
-  return bytes + frame(0, 0, 1, length + std::string(100, 'x'));
+  return Frame(0, 0, 1, length + std::string(100, 'x'));
 }
 
 void SendAll(const FileDescriptor& connection, const std::string& bytes) {
@@ -145,7 +150,7 @@ TEST(SlowClientTest, AMessageByteByByteEnds) {
                          {.timeout = absl::Milliseconds(200)});
   RunningJob job(daemon);
   const FileDescriptor slow = ConnectTo(daemon.server().address());
-  SendAll(slow, BeginningOfACall(1 << 20));
+  SendAll(slow, BeginningOfACall() + BeginningOfAMessage(1 << 20));
   EXPECT_TRUE(Eventually(
       [&] { return UseOf(job.channel(), "hello_seconds").refused == 1; }));
   EXPECT_TRUE(IsClosedByPeer(slow));
@@ -199,7 +204,7 @@ TEST(ConnectionsTest, ThoseBeyondTheLimitAreClosedAtOnceUntilOthersEnd) {
 TEST(MessageLimitTest, EveryCallWithTooMuchGetsResourceExhausted) {
   InProcessDaemon daemon;
   RunningJob job(daemon);
-  const std::string large(5 << 20, '\0');
+  const std::string large = LargeMessage(5 << 20);
   for (const char* method :
        {"/lockstep.v1.Coordinator/Session",
         "/lockstep.v1.Coordinator/FetchPlan", "/lockstep.v1.Admin/CreateJob",
@@ -210,9 +215,7 @@ TEST(MessageLimitTest, EveryCallWithTooMuchGetsResourceExhausted) {
         << method << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("larger"));
   }
-  EXPECT_TRUE(Eventually([&] {
-    return UseOf(job.channel(), "message_bytes").refused == 1;
-  })) << "of workers' streams";
+  EXPECT_EQ(UseOf(job.channel(), "message_bytes").refused, 4);
   job.ExpectThatItGoesOn();
 }
 
@@ -239,6 +242,24 @@ TEST(MessageLimitTest, StreamsThatEndOtherwiseAreNotCounted) {
       [&] { return daemon.metrics().Value({"lockstep_sessions"}) == 1; }));
   EXPECT_EQ(UseOf(job.channel(), "message_bytes").refused, 0);
   EXPECT_GT(UseOf(job.channel(), "message_bytes").highest, 0);
+}
+
+TEST(MessageLimitTest, StreamsThatAreResetAreNotCounted) {
+  ServerOptions options;
+  options.idle_timeout = absl::Milliseconds(100);
+  InProcessDaemon daemon(options);
+  RunningJob job(daemon);
+  const std::string end = Frame(0, 1, 1, "");
+  const std::string reset = Frame(3, 0, 1, std::string("\0\0\0\x08", 4));
+  const std::string message = BeginningOfAMessage(1 << 20);
+  for (const std::string& rest :
+       {reset, message + reset, end + reset, message + end + reset}) {
+    const FileDescriptor raw = ConnectTo(daemon.server().address());
+    SendAll(raw, BeginningOfACall() + rest);
+    EXPECT_TRUE(IsClosedByPeer(raw)) << "it is idle after the call";
+  }
+  EXPECT_EQ(UseOf(job.channel(), "message_bytes").refused, 0);
+  job.ExpectThatItGoesOn();
 }
 
 // --- Messages that nobody reads ----------------------------------------------

@@ -160,6 +160,15 @@ inline absl::StatusOr<std::string> CallWithBytes(
   return CallWithBuffer(channel, method, grpc::ByteBuffer(&slice, 1));
 }
 
+// A message of any type, with so many bytes in an unknown field.
+inline std::string LargeMessage(size_t bytes) {
+  std::string message = "\xA2\x06";  // field 100, which has a length
+  for (size_t rest = bytes; rest > 0; rest >>= 7) {
+    message += static_cast<char>((rest & 0x7F) | (rest > 0x7F ? 0x80 : 0));
+  }
+  return message + std::string(bytes, 'x');
+}
+
 // grpc.health.v1: field 1 of the request is the service; of the reply, the
 // status.
 inline absl::StatusOr<bool> IsServing(
