@@ -79,6 +79,14 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
 // Far more than a worker or an operator opens on one connection.
 constexpr int kStreamsPerConnection = 1000;
 
+// A small message could become one of any size, before its size is looked at.
+void RefuseCompression(grpc::ServerBuilder* builder) {
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+}
+
 // Closes connections that have had no call for a while.
 void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
   const auto milliseconds = [](absl::Duration duration) {
@@ -130,6 +138,7 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(grpc::ServerBuilder* builder,
   auto listening = std::make_unique<Listening>();
   listening->listener = *std::move(listener);
   SetIdleLimits(options, builder);
+  RefuseCompression(builder);
   builder->SetMaxReceiveMessageSize(limits->GrpcMessageBytes());
   listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

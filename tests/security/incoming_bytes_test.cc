@@ -214,6 +214,27 @@ TEST(IncomingBytesTest, AnEndlessMessageEndsItsConnectionAndNoOther) {
   job.ExpectThatItGoesOn();
 }
 
+// A compressed message is larger than what its connection has sent.
+TEST(IncomingBytesTest, CompressedMessagesAreRefusedAndNotUnpacked) {
+  InProcessDaemon daemon;
+  RunningJob job(daemon);
+  const int64_t highest = UseOf(job.channel(), "message_bytes").highest;
+  const auto admin = v1::Admin::NewStub(ChannelTo(daemon.address()));
+  v1::ListJobsRequest request;
+  request.set_token(std::string(3 * kMiB, 't'));
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    grpc::ClientContext call;
+    SetDeadline(&call);
+    call.set_compression_algorithm(algorithm);
+    v1::ListJobsResponse response;
+    const grpc::Status status = admin->ListJobs(&call, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED)
+        << status.error_message();
+  }
+  EXPECT_EQ(UseOf(job.channel(), "message_bytes").highest, highest);
+  job.ExpectThatItGoesOn();
+}
+
 // A message that is too large is given to its call, which refuses it.
 TEST(IncomingBytesTest, MessagesThatWereRefusedForTheirSizeDoNotCount) {
   ServerOptions options = SmallConnections();
