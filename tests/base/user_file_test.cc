@@ -2,13 +2,16 @@
 
 #include "base/user_file.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <string>
+#include <thread>
 
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -67,6 +70,40 @@ TEST_F(UserFileTest, APipeIsReadToItsEnd) {
       ReadUserFile("/proc/self/fd/" + std::to_string(ends[0]), 100).value(),
       "spec");
   close(ends[0]);
+}
+
+// Whether or not it has another end, which could be the one that never closes.
+TEST_F(UserFileTest, ANamedPipeIsRefusedAtOnce) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  const auto refuses = [this](const absl::Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(Path("pipe")), HasSubstr("named pipe")));
+  };
+  refuses(ReadUserFile(Path("pipe"), 10).status());
+  refuses(WriteUserFile(Path("pipe"), "x"));
+  const FileDescriptor other(open(Path("pipe").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(other.valid());
+  refuses(ReadUserFile(Path("pipe"), 10).status());
+  refuses(WriteUserFile(Path("pipe"), "x"));
+}
+
+// More than a pipe holds, and later than it is opened.
+TEST_F(UserFileTest, AShellsPipeIsWaitedForAtBothEnds) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const FileDescriptor out(ends[0]), in(ends[1]);
+  const auto name = [](const FileDescriptor& file) {
+    return "/proc/self/fd/" + std::to_string(file.get());
+  };
+  const std::string bytes(1 << 20, 'x');
+  std::thread writer([&] {
+    EXPECT_EQ(WriteUserFile(name(in), bytes), absl::OkStatus());
+    EXPECT_EQ(WriteUserFile(name(in), "end"), absl::OkStatus());
+  });
+  EXPECT_THAT(std::string(ReadUserFile(name(out), 1 << 20).status().message()),
+              HasSubstr("is larger than"));
+  writer.join();
 }
 
 TEST_F(UserFileTest, ErrorsNameTheFileAndTheReason) {
