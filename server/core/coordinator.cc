@@ -123,7 +123,10 @@ void Coordinator::On(const MessageReceived& event, EventContext& context) {
   // The worker that was bound to a stream that was just refused has lost it.
   if (speaker && sessions_.IsClosed(session)) {
     if (Job* job = Reach(speaker->job)) {
-      job->StreamClosed(session, speaker->worker, "refused", context);
+      job->StreamClosed(session, speaker->worker,
+                        absl::StrCat("it was refused: ",
+                                     context.out.EndOf(session).message()),
+                        context);
     }
   }
 }

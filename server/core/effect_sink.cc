@@ -25,6 +25,8 @@ void EffectSink::Refuse(SessionId session, const JobName& job,
 void EffectSink::Close(SessionId session, absl::Status status) {
   if (session.value == 0 || sessions_.IsClosed(session)) return;
   sessions_.Close(session);
+  closed_ = session;
+  closed_with_ = status;
   effects_.push_back(CloseSession{session, std::move(status)});
 }
 

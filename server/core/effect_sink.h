@@ -57,6 +57,12 @@ class EffectSink {
     return session == refused_ ? refusal_ : absl::OkStatus();
   }
 
+  // The status with which the stream was closed in this Step, also if it was
+  // not refused for good; OK if another or none was closed last.
+  absl::Status EndOf(SessionId session) const {
+    return session == closed_ ? closed_with_ : absl::OkStatus();
+  }
+
   Effects Take() { return std::move(effects_); }
 
  private:
@@ -66,6 +72,8 @@ class EffectSink {
   uint64_t& compilations_;
   SessionId refused_;  // the last one
   absl::Status refusal_;
+  SessionId closed_;  // the last one
+  absl::Status closed_with_;
   Effects effects_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/text/utf8.h"
 #include "lockstep/v1/session.grpc.pb.h"
@@ -123,6 +124,7 @@ void SessionReactor::Applied() {
 // Stops reading; the worker receives the reason in a message before the stream
 // ends.
 void SessionReactor::RefuseAndClose(const absl::Status& status) {
+  why_ = absl::StrCat("it was refused: ", status.message());
   Send({.job = job_,
         .term = context_->term,
         .body =

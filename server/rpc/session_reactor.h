@@ -82,7 +82,7 @@ class SessionReactor final
   grpc::ByteBuffer in_;   // of the one read
   grpc::ByteBuffer out_;  // of the one write
   // Why the stream ended; used by the reading side only.
-  const char* why_ = "it was closed";
+  std::string why_ = "it was closed";
 
   // Locked whenever a gRPC operation is started, so that none follows the last
   // one; gRPC calls back on other threads only.

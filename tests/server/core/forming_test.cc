@@ -283,6 +283,9 @@ TEST(BadHelloTest, AStreamSpeaksForOneWorkerOfOneJob) {
       requested,
       Includes(Sends(2, Refused(StatusCode::kInvalidArgument,
                                 StartsWith("a message for job letters")))));
+  EXPECT_THAT(fixture.View().events.back().text,
+              AllOf(HasSubstr("w-2"), HasSubstr("lost its stream"),
+                    HasSubstr("refused: a message for job letters")));
 }
 
 TEST(BadHelloTest, AResumingWorkerOfAnUnknownJobIsSentAwayButNotForGood) {

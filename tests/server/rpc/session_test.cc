@@ -166,6 +166,32 @@ TEST_F(SessionTest, AMessageOverTheLimitIsOneClearError) {
               HasSubstr(absl::StrCat(RpcLimitValues().message_bytes)));
 }
 
+TEST_F(SessionTest, TheHistorySaysWhyAWorkerWasRefusedInItsStream) {
+  std::vector<ScriptedWorker> workers;
+  workers.emplace_back(&Open(), SpecOf("digits", 1), "worker-0");
+  JoinAndStart(channel_, "digits", &workers);
+  v1::ToCoordinator message;
+  message.mutable_header()->set_job("digits");
+  message.mutable_hello()->set_token(std::string(5 << 20, 'x'));
+  lines_[0]->Write(message);
+  EXPECT_EQ(lines_[0]->Finish().code(), StatusCode::kResourceExhausted);
+  const auto admin = v1::Admin::NewStub(channel_);
+  v1::DescribeJobRequest request;
+  request.mutable_header()->set_job("digits");
+  v1::DescribeJobResponse response;
+  std::string history;
+  const absl::Time deadline = absl::Now() + absl::Minutes(1);
+  while (history.find("lost its stream") == std::string::npos &&
+         absl::Now() < deadline) {
+    grpc::ClientContext call;
+    SetDeadline(&call);
+    ASSERT_TRUE(admin->DescribeJob(&call, request, &response).ok());
+    history = response.view().ShortDebugString();
+  }
+  EXPECT_THAT(history,
+              HasSubstr("lost its stream: it was refused: a message of 52429"));
+}
+
 TEST_F(SessionTest, BytesThatAreNoMessageEndTheStream) {
   const auto answer = CallWithBytes(
       channel_, "/lockstep.v1.Coordinator/Session", "\xFF\xFF\xFF\xFF");
