@@ -132,6 +132,43 @@ absl::Status IsOfTheirLaunch(const AdmissionState& state,
   return absl::OkStatus();
 }
 
+// "; a rank is kept for w-3, whose stream broke 2s ago, for 3s more".
+std::string RankKept(const Worker& worker, absl::string_view why,
+                     absl::Time since, absl::Time until, absl::Time now) {
+  const std::string more =
+      until == absl::InfiniteFuture() || until <= now
+          ? ""
+          : absl::StrCat(", for ", HowLong(until - now), " more");
+  return absl::StrFormat("; a rank is kept for %s, %s %s ago%s",
+                         worker.name.value, why, HowLong(now - since), more);
+}
+
+// For the workers that are not there; at most kBlamed are named.
+std::string RanksKept(const AdmissionState& state, const WorkerName& newcomer,
+                      absl::Time now) {
+  std::string text;
+  int kept = 0;
+  for (const auto& [name, worker] : state.roster.workers()) {
+    const bool broke = worker.state == WorkerState::kSuspect &&
+                       worker.broke_at > absl::InfinitePast();
+    const bool is_away = state.recovery != nullptr &&
+                         state.recovery->IsAway(name) && name != newcomer;
+    if (!broke && !is_away) continue;
+    if (++kept > kBlamed) continue;
+    const absl::Time resumes_by = worker.broke_at + state.spec.timeouts.resume;
+    absl::StrAppend(&text, broke
+                               ? RankKept(worker, "whose stream broke",
+                                          worker.broke_at, resumes_by, now)
+                               : RankKept(worker, "which left to join again",
+                                          worker.heard, state.away_until, now));
+  }
+  if (kept > kBlamed) {
+    absl::StrAppend(&text, "; ", Count(kept - kBlamed, "more rank"),
+                    kept == kBlamed + 1 ? " is kept" : " are kept");
+  }
+  return text;
+}
+
 Admission AdmitNewcomer(const AdmissionState& state,
                         const protocol::Hello& hello, absl::Time now) {
   const Worker* holder = state.roster.Find(hello.worker);
@@ -146,7 +183,7 @@ Admission AdmitNewcomer(const AdmissionState& state,
   }
   if (absl::Status one = IsOfTheirLaunch(state, hello); !one.ok()) return one;
   if (is_held) return NewIncarnation{};
-  if (!HasPlace(state)) return Full(state, hello.worker);
+  if (!HasPlace(state)) return Full(state, hello.worker, now);
   return NewIncarnation{};
 }
 
@@ -161,18 +198,21 @@ bool HasPlace(const AdmissionState& state) {
   return state.members + waiting < spec::WorkersMax(state.spec);
 }
 
-absl::Status Full(const AdmissionState& state, const WorkerName& worker) {
+absl::Status Full(const AdmissionState& state, const WorkerName& worker,
+                  absl::Time now) {
   std::vector<WorkerName> holders;
   for (const auto& [name, holder] : state.roster.workers()) {
     if (holder.holds_rank()) holders.push_back(name);
   }
   const int spares = state.spec.limits.spares;
   return absl::FailedPreconditionError(absl::StrFormat(
-      "job %s has no free rank for %s: %d of %d%s are held, by %s%s",
+      "job %s has no free rank for %s: %d of %d%s are held, by %s%s%s",
       state.spec.name, worker.value, holders.size(),
       state.spec.mesh.WorldSize(),
       spares == 0 ? "" : absl::StrCat(" and ", Count(spares, "spare")),
-      NameList(holders), state.members > 0 ? ", and an epoch runs" : ""));
+      holders.empty() ? "nobody" : NameList(holders),
+      state.members > 0 ? ", and an epoch runs" : "",
+      RanksKept(state, worker, now)));
 }
 
 absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello) {

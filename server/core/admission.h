@@ -47,6 +47,7 @@
 #include "lockstep/job_spec.h"
 #include "protocol/session.h"
 #include "server/core/durable_state.h"
+#include "server/core/recovery_tracker.h"
 #include "server/core/roster.h"
 
 namespace lockstep::core {
@@ -66,8 +67,11 @@ struct AdmissionState {
   int members = 0;         // of the living epoch; 0: none lives
   bool is_member = false;  // the holder of the name is one of them
   bool has_begun = false;  // the job has had an epoch
-  // Survivors of the last epoch, of other names, that left to join again.
+  // Survivors of the last epoch, of other names, that left to join again. Their
+  // ranks are kept, until they are not waited for any more.
   int away = 0;
+  const RecoveryTracker* recovery = nullptr;  // names them; null: none is
+  absl::Time away_until = absl::InfiniteFuture();
 };
 
 // InvalidArgument if no job of this spec admits the worker: its name is
@@ -86,8 +90,10 @@ Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
 // Whether another worker may join, or wait.
 bool HasPlace(const AdmissionState& state);
 
-// The refusal of a job without a place; names the workers that hold them.
-absl::Status Full(const AdmissionState& state, const WorkerName& worker);
+// The refusal of a job without a place; names the workers that hold them, and
+// those that are not there, and for how long their ranks are kept.
+absl::Status Full(const AdmissionState& state, const WorkerName& worker,
+                  absl::Time now);
 
 }  // namespace lockstep::core
 

@@ -204,6 +204,11 @@ AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
   }
   if (recovery_) {
     state.away = recovery_->away() - (recovery_->IsAway(worker) ? 1 : 0);
+    state.recovery = &*recovery_;
+    // Then the job ends, or goes on without them.
+    const bool evicts = spec().on_stuck == OnStuck::kEvict;
+    state.away_until =
+        std::min(join_by_, evicts ? returns_by_ : absl::InfiniteFuture());
   }
   const auto name_holder = durable_.name_holders.find(worker);
   if (name_holder != durable_.name_holders.end())

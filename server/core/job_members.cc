@@ -135,7 +135,8 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   if (comes_again && !worker->holds_rank()) {
     const AdmissionState state = AdmissionStateOf(hello.worker);
     if (!HasPlace(state)) {
-      return context.out.Refuse(session, name(), Full(state, hello.worker));
+      return context.out.Refuse(session, name(),
+                                Full(state, hello.worker, context.now));
     }
     roster_.Move(worker, WorkerState::kJoining);
   }

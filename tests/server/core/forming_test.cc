@@ -181,6 +181,20 @@ TEST(BadHelloTest, AFullJobIsRefusedWithItsHolders) {
                             HasSubstr("2 of 2 are held, by w-1 and w-2"))));
 }
 
+TEST(BadHelloTest, AFullJobSaysForWhomARankIsKeptAndHowLong) {
+  JobSpec spec = SpecOf(2);
+  spec.timeouts.resume = absl::Seconds(5);
+  CoordinatorFixture fixture(spec);
+  fixture.JoinAll();
+  fixture.Closes(2);
+  fixture.Pass(2);
+  EXPECT_THAT(fixture.Hello(3),
+              Refuses(3, StatusCode::kFailedPrecondition,
+                      AllOf(HasSubstr("2 of 2 are held, by w-1 and w-2"),
+                            HasSubstr("a rank is kept for w-2, whose stream "
+                                      "broke 2s ago, for 3s more"))));
+}
+
 TEST(BadHelloTest, ATakenNameIsRefusedWithItsHolder) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.Hello(1);

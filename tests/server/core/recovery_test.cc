@@ -368,6 +368,23 @@ TEST_F(HungMemberTest, NorIsOneAwaitedThatLeftToReturn) {
   EXPECT_EQ(durable().epoch, EpochId{2});
 }
 
+TEST_F(HungMemberTest, ANewcomerLearnsForWhomARankIsKeptAndHowLong) {
+  Reports(1);
+  Reports(2);
+  fixture_.Says(2, protocol::Leave{.clean = false, .steps = 5, .returns = true},
+                {1});
+  JoinsAgain(1);
+  fixture_.Hello(4);
+  fixture_.WaitWithHeartbeats(4, {4, 11});
+  EXPECT_THAT(
+      fixture_.Hello(5),
+      Refuses(5, absl::StatusCode::kFailedPrecondition,
+              testing::AllOf(HasSubstr("2 of 3 are held, by w-1 and w-4"),
+                             HasSubstr("a rank is kept for w-2, which "
+                                       "left to join again 4s ago, "
+                                       "for 16s more"))));
+}
+
 TEST_F(HungMemberTest, OneThatIsBusyIsAwaitedAsLongAsItSays) {
   Reports(1);
   fixture_.Says(2, protocol::Busy{"loads data", absl::Seconds(40)}, {1});
