@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/session/recovery_part.h"
 #include "client/session/session_impl.h"
@@ -144,10 +145,15 @@ absl::StatusOr<Recovery> Session::Impl::CarryOut(
   const RecoveryPart part = session::PartOf(decision, rank(), position.step);
   if (part == RecoveryPart::kNewcomer) return recovery;
   if (part == RecoveryPart::kStartAgain) {
+    // A newcomer that has passed no step may have received some of the state.
+    const std::string what =
+        position.step > first_step()
+            ? absl::StrCat("has passed step ", position.step - 1)
+            : absl::StrCat("joined before step ", position.step);
     return absl::FailedPreconditionError(absl::StrFormat(
-        "this process has passed step %d, and was presumed lost: job %s begins "
-        "with step 0 again, and so must the process",
-        position.step - 1, spec().name));
+        "this process %s, and training does not go on from there: job %s "
+        "begins with step 0 again, and so must the process",
+        what, spec().name));
   }
   recovery.holds_state = true;
   recovery.kind = RecoveryKind::kReplay;

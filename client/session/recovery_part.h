@@ -18,12 +18,13 @@ enum class RecoveryPart : uint8_t {
   kNewcomer = 1,  // its state is not the one that training goes on with
   kReplay,        // its state is, without the step in progress
   kRollForward,   // its state is, once the step in progress is applied
-  // The job begins anew, and this process has passed a step: its state is not
+  // The job begins anew, and this process has passed a step, or joined a
+  // training and may have received a part of its state. So its state may not be
   // the one that a program begins with, which newcomers may be asked for.
   kStartAgain,
 };
 
-// The part of `rank`, which reported that it has passed `steps` steps.
+// The part of `rank`, which reported that the next step is `steps`.
 inline RecoveryPart PartOf(const protocol::RecoveryDecision& decision, int rank,
                            uint64_t steps) {
   const bool holds =

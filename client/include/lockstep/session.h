@@ -218,13 +218,13 @@ class LOCKSTEP_EXPORT Session {
   void ReportFailure(const std::string& call, const absl::Status& failure);
 
   // After the end of the epoch (status() is not OK), or a step with which the
-  // job grows (Verdict::Grows): waits until all members
-  // have quiesced, or are lost, and returns how training goes on. The program
-  // carries it out (recovery.h), destroys the session and what belongs to it,
-  // and joins again. Errors: FailedPrecondition (the epoch lives, or this
-  // worker has left it; it was presumed lost, and passed step 0 alone: end the
-  // process, so that it is started again), DeadlineExceeded (no decision within
-  // timeouts.join), status() if the job does not go on.
+  // job grows (Verdict::Grows): waits until all members have quiesced, or are
+  // lost, and returns how training goes on. The program carries it out
+  // (recovery.h), destroys the session and what belongs to it, and joins again.
+  // Errors: FailedPrecondition (the epoch lives, or this worker has left it;
+  // training begins anew, and this process has passed a step, or joined after
+  // one: end the process, so that it is started again), DeadlineExceeded (no
+  // decision within timeouts.join), status() if the job does not go on.
   absl::StatusOr<Recovery> Recover();
 
   // Leaves the job after the last step. If the epoch has ended before, and

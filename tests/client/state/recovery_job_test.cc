@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/recovery.h"
 #include "lockstep/state_replicas.h"
@@ -220,6 +221,38 @@ TEST_F(RecoveryJobTest, RanksThatAreOneStepApartAgree) {
   RunJob(kSteps);
   RecordProperty("roll_forwards",
                  kinds_[static_cast<size_t>(RecoveryKind::kRollForward)]);
+}
+
+// All that hold the state die before the newcomer has received it whole.
+TEST_F(RecoveryJobTest, ANewcomerOfALostTrainingIsToldThatItMustStartAgain) {
+  constexpr int64_t kSteps = 3;
+  faults_[2] = {3, FaultPoint::kBeforeSubmit, /*dies=*/true};
+  std::vector<std::thread> workers;
+  for (int i = 0; i < kWorld; ++i) {
+    workers.emplace_back([this, i] {
+      Training training;
+      std::optional<Recovery> recovered;
+      {
+        Joined first = Join(OptionsOf(i));
+        ASSERT_TRUE(first.ok()) << first.status();
+        TrainInOneEpoch(i, **first, kSteps, &training, &recovered);
+        EXPECT_EQ(recovered.has_value(), i != 3);
+      }
+      JoinOptions options = OptionsOf(i);
+      options.recovered = recovered;
+      Joined second = Join(options);
+      ASSERT_TRUE(second.ok()) << second.status();
+      connected_.arrive_and_wait();
+      if (i != 3) return;  // it dies
+      EXPECT_FALSE((*second)->Connect().ok());
+      const absl::Status status = (*second)->Recover().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(status.message()),
+                  testing::AllOf(testing::HasSubstr("joined before step 2"),
+                                 testing::HasSubstr("with step 0 again")));
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
 }
 
 TEST_P(RecoveryJobTest, AnyFaultsEndInTheSameState) {
