@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
+#include "base/text/count.h"
 #include "base/text/rank_list.h"
 #include "plan/bucket.h"
 #include "plan/declared_groups.h"
@@ -157,8 +158,8 @@ absl::Status ValidateWorld(const PlanInput& input) {
   const size_t world = static_cast<size_t>(input.mesh.WorldSize());
   if (input.registrations.size() != world) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "mesh %s has %d ranks, but %d registered", ToString(input.mesh), world,
-        input.registrations.size()));
+        "mesh %s has %s, but %d registered", ToString(input.mesh),
+        Count(world, "rank"), input.registrations.size()));
   }
   return absl::OkStatus();
 }

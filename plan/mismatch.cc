@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/text/count.h"
 #include "base/text/nearest.h"
 #include "base/text/rank_list.h"
 
@@ -77,9 +78,8 @@ int ClaimIndex(int rank, const std::vector<Claim>& claims) {
 }
 
 absl::Status MismatchError(const std::vector<Mismatch>& mismatches) {
-  std::string message =
-      absl::StrFormat("ranks registered %d parameter%s differently",
-                      mismatches.size(), mismatches.size() == 1 ? "" : "s");
+  std::string message = absl::StrFormat("ranks registered %s differently",
+                                        Count(mismatches.size(), "parameter"));
   const Explanation explanation(mismatches);
   const size_t in_full = std::min(mismatches.size(), kMismatchesInFull);
   for (size_t i = 0; i < in_full; ++i) {

@@ -21,6 +21,7 @@
 #include "base/secret_file.h"
 #include "base/standard_streams.h"
 #include "base/telemetry.h"
+#include "base/text/count.h"
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
 #include "proto/grpc_process.h"
@@ -215,9 +216,11 @@ void LogReplay(const runtime::Replayed& replayed,
         "the journal is in memory: a restart knows the jobs only from the "
         "workers that run then; --journal DIR keeps them");
   }
-  log->Info(absl::StrCat("journal ", flags.journal, ": ",
-                         coordinator.durable().records, " records, ",
-                         coordinator.durable().jobs.size(), " jobs"));
+  log->Info(absl::StrCat(
+      "journal ", flags.journal, ": ",
+      Count(static_cast<int64_t>(coordinator.durable().records), "record"),
+      ", ",
+      Count(static_cast<int64_t>(coordinator.durable().jobs.size()), "job")));
 }
 
 // Serves until a signal arrives or the journal fails.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/text/count.h"
 #include "base/text/units.h"
 #include "base/text/utf8.h"
 
@@ -230,9 +231,12 @@ std::string WorkersForm::Fault(const std::vector<std::string>& value,
   const auto names = static_cast<int64_t>(value.size());
   if (names == 0 || names == ranks + spares) return "";
   return absl::StrFormat(
-      "has %d names, but mesh %s has %d ranks%s", names, ToString(spec.mesh),
-      ranks,
-      spares == 0 ? "" : absl::StrCat(", and there are ", spares, " spares"));
+      "has %s, but mesh %s has %s%s", Count(names, "name"), ToString(spec.mesh),
+      Count(ranks, "rank"),
+      spares == 0
+          ? ""
+          : absl::StrCat(", and ", spares == 1 ? "there is " : "there are ",
+                         Count(spares, "spare")));
 }
 
 std::string MeshForm::Domain() const {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/text/count.h"
 
 namespace lockstep {
 namespace {
@@ -54,8 +55,8 @@ std::string WhoSaidWhat(
     quoted += speakers.size();
   }
   if (quoted < said_by_rank.size()) {
-    sayings.push_back(absl::StrCat(said_by_rank.size() - quoted,
-                                   " more ranks: something else"));
+    sayings.push_back(absl::StrCat(
+        Count(said_by_rank.size() - quoted, "more rank"), ": something else"));
   }
   return absl::StrJoin(sayings, "; ");
 }

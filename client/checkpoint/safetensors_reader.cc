@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "base/text/count.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -99,7 +100,7 @@ std::string SafetensorsReader::ContentsOf(uint64_t begin, uint64_t end) const {
       ++more;
     }
   }
-  if (more > 0) contents.push_back(absl::StrCat(more, " more tensors"));
+  if (more > 0) contents.push_back(Count(more, "more tensor"));
   return absl::StrJoin(contents, ", ");
 }
 
@@ -114,8 +115,9 @@ absl::Status SafetensorsReader::VerifyAll() {
                                  ContentsOf(block.begin, block.end)));
   }
   if (bad->size() > kBlocksNamed) {
-    texts.push_back(
-        absl::StrCat(bad->size() - kBlocksNamed, " more blocks are wrong"));
+    texts.push_back(absl::StrCat(
+        Count(bad->size() - kBlocksNamed, "more block"),
+        bad->size() == kBlocksNamed + 1 ? " is wrong" : " are wrong"));
   }
   return absl::DataLossError(
       absl::StrCat(path_, ": ", absl::StrJoin(texts, "; ")));

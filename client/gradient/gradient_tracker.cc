@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/text/count.h"
 
 namespace lockstep::gradient {
 
@@ -60,9 +61,9 @@ absl::StatusOr<GradientTracker::Submission> GradientTracker::Submit(
   }
   if (state.complete) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s was submitted %d time%s in this backward pass already, for all of "
+        "%s was submitted %s in this backward pass already, for all of "
         "its uses, or for all leaves of this rank (reproducible.leaves)",
-        names_[parameter], state.in_pass, state.in_pass == 1 ? "" : "s"));
+        names_[parameter], Count(state.in_pass, "time")));
   }
   if (!no_sync_) state.in_pass += 1;
   const bool first = !std::exchange(state.ever, true);

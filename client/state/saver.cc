@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/deadline.h"
 #include "base/status.h"
+#include "base/text/count.h"
 #include "base/thread.h"
 #include "client/checkpoint/manifest.h"
 #include "client/state/attempt.h"
@@ -37,7 +38,7 @@ absl::Status JoinFaults(absl::string_view what,
                      absl::string_view(fault.error.message().data(),
                                        fault.error.message().size())));
   }
-  if (more > 0) texts.push_back(absl::StrCat("and ", more, " more ranks"));
+  if (more > 0) texts.push_back(absl::StrCat("and ", Count(more, "more rank")));
   return absl::Status(faults[0].error.code(),
                       absl::StrCat(what, ": ", absl::StrJoin(texts, "; ")));
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/text/count.h"
 #include "base/text/rank_list.h"
 #include "client/collectives/axis_group_impl.h"
 #include "client/session/session_impl.h"
@@ -119,8 +120,8 @@ class StateReplicas::Impl {
     }
     if (checkpoints == nullptr || !checkpoints->newest()) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "the state of the job after ", session.first_step(),
-          " steps is lost, and there is no checkpoint: ", lost.message()));
+          "the state of the job after ", Count(session.first_step(), "step"),
+          " is lost, and there is no checkpoint: ", lost.message()));
     }
     auto training = checkpoints->Load();
     if (!training.ok()) return training.status();

@@ -1,6 +1,7 @@
 #include "plan/schedule/schedule.h"
 
 #include "absl/strings/str_format.h"
+#include "base/text/count.h"
 #include "plan/schedule/orders.h"
 
 namespace lockstep::plan {
@@ -30,8 +31,8 @@ absl::Status ValidateSizes(const ScheduleShape& shape) {
 
 absl::Status WantVirtualStages(const ScheduleShape& shape, int wanted) {
   if (shape.virtual_stages == wanted) return absl::OkStatus();
-  return Outside(shape, "it takes %d virtual stage%s of each rank", wanted,
-                 wanted == 1 ? "" : "s");
+  return Outside(shape, "it takes %s of each rank",
+                 Count(wanted, "virtual stage"));
 }
 
 absl::Status WantOneForEachStage(const ScheduleShape& shape) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/text/count.h"
 #include "base/text/rank_list.h"
 #include "plan/digest.h"
 #include "plan/schedule/pipeline_shape.h"
@@ -120,9 +121,9 @@ std::string Stages(const Plan& plan) {
     }
   }
   for (const auto& [stage, held] : stages) {
-    absl::StrAppendFormat(&text, "stage %d (%s): peak %d activation%s\n", stage,
-                          RankList(held.first), held.second,
-                          held.second == 1 ? "" : "s");
+    absl::StrAppendFormat(&text, "stage %d (%s): peak %s\n", stage,
+                          RankList(held.first),
+                          Count(held.second, "activation"));
   }
   return text;
 }
@@ -130,8 +131,8 @@ std::string Stages(const Plan& plan) {
 std::string Links(const Plan& plan) {
   std::string text;
   for (const auto& [link, traffic] : LinksOf(plan)) {
-    absl::StrAppendFormat(&text, "link rank %d > rank %d: %d messages, %s\n",
-                          link.first, link.second, traffic.messages,
+    absl::StrAppendFormat(&text, "link rank %d > rank %d: %s, %s\n", link.first,
+                          link.second, Count(traffic.messages, "message"),
                           BytesText(traffic.bytes));
   }
   return text;
@@ -160,9 +161,10 @@ std::string Gradients(const Plan& plan) {
   }
   std::string text;
   for (const auto& [communicator, total] : of) {
-    absl::StrAppendFormat(&text, "gradients over %s: %d bucket%s, %s\n",
-                          plan.communicators[communicator].name, total.first,
-                          total.first == 1 ? "" : "s", BytesText(total.second));
+    absl::StrAppendFormat(&text, "gradients over %s: %s, %s\n",
+                          plan.communicators[communicator].name,
+                          Count(total.first, "bucket"),
+                          BytesText(total.second));
   }
   return text;
 }
@@ -188,9 +190,9 @@ std::string LeavesText(const Plan& plan, int communicator, int leaves) {
   if (leaves <= kLeavesDrawn) {
     absl::StrAppend(&text, TreeText(0, leaves), "\n");
   } else {
-    absl::StrAppendFormat(&text,
-                          "neighbours are added, then their sums, %d times\n",
-                          std::countr_zero(static_cast<unsigned>(leaves)));
+    absl::StrAppendFormat(
+        &text, "neighbours are added, then their sums, %s\n",
+        Count(std::countr_zero(static_cast<unsigned>(leaves)), "time"));
   }
   const int each = leaves / static_cast<int>(group.ranks.size());
   const std::string leaf = each == 1 ? "leaf" : "leaves";
@@ -286,9 +288,11 @@ std::string Headline(const Plan& plan) {
     return absl::StrFormat("mesh %s, no pipeline", ToString(plan.mesh));
   }
   const ScheduleShape shape = ShapeOf(plan.pipeline, plan.mesh);
-  return absl::StrFormat("%s: %d stages on %d ranks, %d micro-batches, mesh %s",
-                         Name(shape.kind), shape.stages(), shape.ranks,
-                         shape.micro_batches, ToString(plan.mesh));
+  return absl::StrFormat("%s: %s on %s, %d micro-batch%s, mesh %s",
+                         Name(shape.kind), Count(shape.stages(), "stage"),
+                         Count(shape.ranks, "rank"), shape.micro_batches,
+                         shape.micro_batches == 1 ? "" : "es",
+                         ToString(plan.mesh));
 }
 
 std::string ExplainText(const Plan& plan, const Timeline& timeline) {

@@ -31,8 +31,8 @@ absl::StatusOr<Adoptions::Taken> Adoptions::Take(absl::Time now,
   if (!MeshOfWorld(*hello.spec, world)) {
     return CannotOffer(
         job, hello,
-        absl::StrFormat("its epoch has %d members, which mesh %s does not fit",
-                        world, ToString(hello.spec->mesh)));
+        absl::StrFormat("its epoch has %s, which mesh %s does not fit",
+                        Count(world, "member"), ToString(hello.spec->mesh)));
   }
   if (resume.rank < 0 || resume.rank >= world) {
     return CannotOffer(

@@ -42,7 +42,7 @@ std::string FaultsText(const std::vector<protocol::CheckpointFault>& faults,
     texts.push_back(
         absl::StrFormat("rank %d: %s", fault.rank, fault.error.ToString()));
   }
-  if (more > 0) texts.push_back(absl::StrCat("and ", more, " more ranks"));
+  if (more > 0) texts.push_back(absl::StrCat("and ", Count(more, "more rank")));
   return absl::StrJoin(texts, "; ");
 }
 

@@ -136,9 +136,10 @@ void Coordinator::Adopt(const JobName& name, record::JobAdopted adopted,
   } else if (found != jobs_.end()) {
     found->second.TurnAway(
         absl::FailedPreconditionError(absl::StrFormat(
-            "job %s runs already: the %d workers of its epoch %d offered it "
+            "job %s runs already: the %s of its epoch %d offered it "
             "for adoption",
-            name.value, adopted.members.size(), adopted.epoch.value)),
+            name.value, Count(adopted.members.size(), "worker"),
+            adopted.epoch.value)),
         context);
     jobs_.erase(found);
   }

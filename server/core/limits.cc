@@ -20,15 +20,18 @@ absl::Status Limits::AdmitJob(const JobSpec& spec, int64_t living) {
   const int64_t workers = spec::WorkersMax(spec);
   if (!workers_.Admits(workers)) {
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "job %s has %d workers, with its spares; this coordinator takes jobs "
+        "job %s has %s, with its spares; this coordinator takes jobs "
         "of at most %d (lockstepd --workers_max)",
-        spec.name, workers, workers_.value));
+        spec.name, Count(workers, "worker"), workers_.value));
   }
   if (!jobs_.Admits(living + 1)) {
-    return absl::ResourceExhaustedError(absl::StrFormat(
-        "job %s is one too many: this coordinator has %d jobs that are not "
-        "over, and takes at most %d (lockstepd --jobs_max)",
-        spec.name, living, jobs_.value));
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("job %s is one too many: this coordinator has %s not "
+                        "over, and takes at most %d (lockstepd --jobs_max)",
+                        spec.name,
+                        absl::StrCat(Count(living, "job"),
+                                     living == 1 ? " that is" : " that are"),
+                        jobs_.value));
   }
   return absl::OkStatus();
 }
@@ -55,9 +58,9 @@ absl::Status Limits::AdmitJoin(const JobSpec& spec, const WorkerName& worker,
   if (joins->Take(now, burst, joins_.value)) return absl::OkStatus();
   ++joins_.refused;
   return absl::UnavailableError(absl::StrFormat(
-      "%s has to wait: workers join job %s more often than %d times a second "
+      "%s has to wait: workers join job %s more often than %s a second "
       "(lockstepd --joins_per_second)",
-      worker.value, spec.name, joins_.value));
+      worker.value, spec.name, Count(joins_.value, "time")));
 }
 
 std::vector<LimitUse> Limits::Uses(int64_t living) const {

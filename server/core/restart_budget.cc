@@ -15,8 +15,9 @@ std::optional<std::string> RestartBudget::Spend(absl::Time now,
   failing_step_ = step;
   if (step) failures_.push_back(cause.message);
   if (failures_.size() == kSameStepMax) {
-    return absl::StrFormat("step %d failed %d times: %s", *step,
-                           failures_.size(), absl::StrJoin(failures_, "; "));
+    return absl::StrFormat("step %d failed %s: %s", *step,
+                           Count(failures_.size(), "time"),
+                           absl::StrJoin(failures_, "; "));
   }
 
   while (!restarts_.empty() &&

@@ -104,10 +104,6 @@ std::string AndMore(int ranks) {
                       ranks == 1 ? " is" : " are", " late");
 }
 
-std::string Count(int64_t n, const std::string& noun) {
-  return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
-}
-
 absl::Status SameSpec(const JobSpec& job, const JobSpec& brought,
                       const WorkerName& worker) {
   if (job == brought) return absl::OkStatus();

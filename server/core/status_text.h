@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/text/count.h"
 #include "lockstep/job_spec.h"
 #include "protocol/ids.h"
 #include "protocol/types.h"
@@ -46,9 +47,6 @@ std::string NameList(const std::vector<WorkerName>& names, size_t max = 20);
 inline constexpr int kBlamed = 8;
 // "and 4 more ranks are late".
 std::string AndMore(int ranks);
-
-// "1 rank", "4 ranks".
-std::string Count(int64_t n, const std::string& noun);
 
 // InvalidArgument that lists every field in which `brought` differs from the
 // job's spec, with both values; OK if none does.

@@ -34,7 +34,7 @@ std::string Named(std::vector<std::vector<int>> groups) {
     names.push_back(RankList(groups[g]));
   }
   if (groups.size() > kNamesMax) {
-    names.push_back(absl::StrCat(groups.size() - kNamesMax, " more groups"));
+    names.push_back(Count(groups.size() - kNamesMax, "more group"));
   }
   const std::string last = names.back();
   names.pop_back();

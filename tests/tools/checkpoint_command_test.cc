@@ -104,7 +104,7 @@ TEST_F(CheckpointCommandTest, VerifiesTheNewestByDefault) {
     EXPECT_EQ(verified.code, 0) << verified.output;
     EXPECT_THAT(verified.output,
                 AllOf(HasSubstr(FolderOf(20)),
-                      HasSubstr("verified: 1 tensors in 1 files"),
+                      HasSubstr("verified: 1 tensor in 1 file"),
                       Not(HasSubstr("step-10"))));
   }
   EXPECT_THAT(Checkpoint({"verify", FolderOf(10)}).output,
@@ -131,9 +131,9 @@ TEST_F(CheckpointCommandTest, ListsWholeAndDamagedOnes) {
   Save(20);
   Open(30);
   EXPECT_EQ(Checkpoint({"list", Job()}).output,
-            absl::StrCat(FolderOf(10), "  job digits  mesh data=1  1 tensors  ",
+            absl::StrCat(FolderOf(10), "  job digits  mesh data=1  1 tensor  ",
                          "80 bytes\n", FolderOf(20),
-                         "  job digits  mesh data=1  1 tensors  80 bytes\n"));
+                         "  job digits  mesh data=1  1 tensor  80 bytes\n"));
   FlipLastBit(FolderOf(10) + "/MANIFEST.json");
   const Outcome damaged = Checkpoint({"list", Job()});
   EXPECT_EQ(damaged.code, 1);
@@ -270,7 +270,7 @@ TEST_F(CheckpointCommandTest, ImportsAFileIntoTheDirectoryOfAJob) {
   EXPECT_THAT(imported.output,
               AllOf(HasSubstr(folder + ": 1 tensor"), HasSubstr("no hashes")));
   EXPECT_THAT(Checkpoint({"verify", job}).output,
-              HasSubstr(folder + ": verified: 1 tensors in 1 files"));
+              HasSubstr(folder + ": verified: 1 tensor in 1 file"));
   const Outcome again = Checkpoint({"import", file, job, "--step", "7"});
   EXPECT_EQ(again.code, 1);
   EXPECT_THAT(again.output, HasSubstr(folder));

@@ -50,6 +50,19 @@ TEST(PrintTextTest, ShowsAWorkerThatIsSilentBeforeItsLeaseExpires) {
   EXPECT_THAT(text, HasSubstr("h:100\n")) << "worker-0 is not late";
 }
 
+TEST(PrintTextTest, OneOfEachIsNoPlural) {
+  JobView view = Running({Worker(0)});
+  view.missing = 1;
+  view.parameters = {{.name = "w", .shape = {1}}};
+  view.buckets = {{}};
+  EXPECT_THAT(JobAsText(view), HasSubstr("1 rank is still missing\n"));
+  EXPECT_THAT(JobAsText(view), HasSubstr("\n1 parameter in 1 bucket\n"));
+  view.missing = 2;
+  view.buckets = {{}, {}};
+  EXPECT_THAT(JobAsText(view), HasSubstr("2 ranks are still missing\n"));
+  EXPECT_THAT(JobAsText(view), HasSubstr("\n1 parameter in 2 buckets\n"));
+}
+
 TEST(PrintTextTest, CountsFurtherSilentWorkers) {
   EXPECT_THAT(JobAsLine(Running({Worker(0, absl::Seconds(5)),
                                  Worker(1, absl::Seconds(6)),

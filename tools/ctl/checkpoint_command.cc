@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
+#include "base/text/count.h"
 #include "base/text/units.h"
 #include "base/text/utf8.h"
 #include "client/checkpoint/verify.h"
@@ -85,9 +86,9 @@ std::string ManifestText(const AttemptFolder& folder,
       TrainingText(manifest.training));
   absl::StrAppendFormat(&text, "tensors     %d\n", manifest.tensors.size());
   for (const checkpoint::ManifestTensor& tensor : manifest.tensors) {
-    absl::StrAppendFormat(&text, "  %s  %s  %d %s\n", Printable(tensor.name),
-                          TypeText(tensor.type), tensor.slices.size(),
-                          tensor.slices.size() == 1 ? "slice" : "slices");
+    absl::StrAppendFormat(&text, "  %s  %s  %s\n", Printable(tensor.name),
+                          TypeText(tensor.type),
+                          Count(tensor.slices.size(), "slice"));
   }
   absl::StrAppendFormat(&text, "files       %d, %s\n", manifest.files.size(),
                         AmountText(BytesOf(manifest)));
@@ -117,9 +118,10 @@ bool VerifyOne(PosixFileSystem& files, const AttemptFolder& folder) {
     Print(absl::StrFormat("%s: damaged\n", Printable(folder.path)));
     return false;
   }
-  Print(absl::StrFormat("%s: verified: %d tensors in %d files, %s\n",
-                        Printable(folder.path), verified.tensors,
-                        verified.files, AmountText(verified.bytes)));
+  Print(absl::StrFormat("%s: verified: %s in %s, %s\n", Printable(folder.path),
+                        Count(verified.tensors, "tensor"),
+                        Count(verified.files, "file"),
+                        AmountText(verified.bytes)));
   return true;
 }
 
@@ -151,9 +153,10 @@ int CheckpointList(const std::string& path, bool json) {
     } else if (!manifest.ok()) {
       absl::StrAppendFormat(&text, "%s  damaged\n", Printable(folder.path));
     } else {
-      absl::StrAppendFormat(&text, "%s  job %s  mesh %s  %d tensors  %s\n",
+      absl::StrAppendFormat(&text, "%s  job %s  mesh %s  %s  %s\n",
                             Printable(folder.path), Printable(manifest->job),
-                            ToString(manifest->mesh), manifest->tensors.size(),
+                            ToString(manifest->mesh),
+                            Count(manifest->tensors.size(), "tensor"),
                             AmountText(BytesOf(*manifest)));
     }
   }

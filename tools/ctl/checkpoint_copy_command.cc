@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/file_system.h"
+#include "base/text/count.h"
 #include "base/text/units.h"
 #include "base/text/utf8.h"
 #include "client/checkpoint/consolidate.h"
@@ -103,10 +104,6 @@ HashCheck CheckOf(const std::string& name) {
   return name == "off" ? HashCheck::kOff : HashCheck::kFull;
 }
 
-std::string TensorsText(size_t tensors) {
-  return absl::StrCat(tensors, tensors == 1 ? " tensor" : " tensors");
-}
-
 }  // namespace
 
 int CheckpointConsolidate(const std::string& path, const std::string& target,
@@ -127,7 +124,7 @@ int CheckpointConsolidate(const std::string& path, const std::string& target,
   if (!written.ok()) return Refuse(written.status());
   Print(absl::StrFormat(
       "%s: %s of step %d, %d bytes, xxh3 %s%s\n", Printable(file),
-      TensorsText(written->header.tensors.size()), source->manifest.step,
+      Count(written->header.tensors.size(), "tensor"), source->manifest.step,
       written->hashes.bytes, written->hashes.file,
       is_foreign ? "; the source has no hashes, none were compared" : ""));
   return 0;
@@ -143,7 +140,7 @@ int CheckpointImport(const std::string& path, const std::string& directory,
   const auto folder = checkpoint::Import(&files, *source, directory, import);
   if (!folder.ok()) return Refuse(folder.status());
   Print(absl::StrFormat("%s: %s%s\n", Printable(folder->path),
-                        TensorsText(source->manifest.tensors.size()),
+                        Count(source->manifest.tensors.size(), "tensor"),
                         source->manifest.is_foreign
                             ? "; the source has no hashes, none were compared"
                             : absl::StrCat(" of ", Printable(source->folder))));

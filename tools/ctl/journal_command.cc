@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "base/text/count.h"
 #include "base/text/utf8.h"
 #include "proto/journal_text.h"
 #include "server/offline/journal_inspection.h"
@@ -34,8 +35,9 @@ int JournalVerify(const std::string& folder) {
                           journal->state.records));
     return RefuseJournal(journal->damage);
   }
-  Print(absl::StrFormat("%s: intact, %d records, %d jobs\n", Printable(folder),
-                        journal->state.records, journal->state.jobs.size()));
+  Print(absl::StrFormat("%s: intact, %s, %s\n", Printable(folder),
+                        Count(journal->state.records, "record"),
+                        Count(journal->state.jobs.size(), "job")));
   return 0;
 }
 
@@ -71,9 +73,11 @@ int JournalRepair(const std::string& folder) {
     return 0;
   }
   Print(absl::StrFormat(
-      "%s\nkept      the state after record %d; %d later records are lost\n"
+      "%s\nkept      the state after record %d; %s lost\n"
       "epochs    new ones begin at %d\nold files %s\n",
-      Printable(repaired->damage.message()), repaired->records, repaired->lost,
+      Printable(repaired->damage.message()), repaired->records,
+      absl::StrCat(Count(repaired->lost, "later record"),
+                   repaired->lost == 1 ? " is" : " are"),
       repaired->epoch_floor.value + 1, Printable(repaired->damaged_files)));
   for (const JobName& job : repaired->running) {
     Print(absl::StrFormat(

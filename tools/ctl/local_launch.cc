@@ -15,6 +15,7 @@
 #include "base/cpu_affinity.h"
 #include "base/join_token.h"
 #include "base/process.h"
+#include "base/text/count.h"
 #include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "spec/spec_text.h"
@@ -255,9 +256,11 @@ void LocalLaunch::GoOnWithout(const std::string& worker,
     return;
   }
   absl::FPrintF(stderr,
-                "lockstepctl: job %s goes on without %s: %d workers are left, "
-                "and it needs %d\n",
-                job_.spec.name, worker, left, job_.needed);
+                "lockstepctl: job %s goes on without %s: %s left, and it "
+                "needs %d\n",
+                job_.spec.name, worker,
+                absl::StrCat(Count(left, "worker"), left == 1 ? " is" : " are"),
+                job_.needed);
 }
 
 // A refusal of a worker whose name is still reserved is not permanent.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/text/count.h"
 #include "base/text/utf8.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
@@ -298,9 +299,11 @@ std::string JobAsText(const JobView& view) {
                   view.plan_digest.empty() ? "none" : view.plan_digest, "\n\n",
                   WorkersTable(view));
   if (view.missing > 0)
-    absl::StrAppend(&text, view.missing, " ranks are still missing\n");
-  absl::StrAppend(&text, "\n", view.parameters.size(), " parameters in ",
-                  view.buckets.size(), " buckets\n", BucketsTable(view));
+    absl::StrAppend(&text, Count(view.missing, "rank"),
+                    view.missing == 1 ? " is" : " are", " still missing\n");
+  absl::StrAppend(&text, "\n", Count(view.parameters.size(), "parameter"),
+                  " in ", Count(view.buckets.size(), "bucket"), "\n",
+                  BucketsTable(view));
   absl::StrAppend(&text, CheckpointsText(view.checkpoint));
   if (!view.waits.empty()) absl::StrAppend(&text, "\nwho waits for whom\n");
   for (const WaitView& wait : view.waits) {

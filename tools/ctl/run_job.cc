@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/text/count.h"
 #include "lockstep/mesh.h"
 #include "spec/elastic.h"
 #include "spec/spec_text.h"
@@ -49,12 +50,13 @@ absl::Status CheckWorldSize(const RunRequest& request, const JobSpec& spec) {
   const std::string started =
       request.nodes == 1
           ? ""
-          : absl::StrFormat(" on each of --nodes %d starts %d workers",
-                            request.nodes, WorldSize(request));
+          : absl::StrFormat(" on each of --nodes %d starts %s", request.nodes,
+                            Count(WorldSize(request), "worker"));
   return absl::InvalidArgumentError(absl::StrFormat(
-      "-n %d%s, but mesh %s of %s has %d ranks: the job would wait for workers "
+      "-n %d%s, but mesh %s of %s has %s: the job would wait for workers "
       "that nobody starts",
-      request.workers, started, ToString(spec.mesh), request.spec_file, ranks));
+      request.workers, started, ToString(spec.mesh), request.spec_file,
+      Count(ranks, "rank")));
 }
 
 absl::Status CheckNode(const RunRequest& request) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/count.h"
 #include "base/user_file.h"
 #include "tools/perf/operation.h"
 
@@ -31,10 +32,10 @@ double AlgorithmBandwidth(const Row& row) {
 }
 
 void PrintHeader(const PerfOptions& options, const std::string& connection) {
-  std::printf("# %s: %d ranks over %s, %s buffers, %d iterations after %d\n",
-              options.op.c_str(), options.ranks, connection.c_str(),
-              options.arena ? "arena" : "private", options.iterations,
-              options.warmup);
+  std::printf("# %s: %s over %s, %s buffers, %s after %d\n", options.op.c_str(),
+              Count(options.ranks, "rank").c_str(), connection.c_str(),
+              options.arena ? "arena" : "private",
+              Count(options.iterations, "iteration").c_str(), options.warmup);
   std::printf("#%11s %12s %6s %6s %11s %8s %8s %6s\n", "size", "count", "type",
               "redop", "time", "algbw", "busbw", "#wrong");
   std::printf("#%11s %12s %6s %6s %11s %8s %8s %6s\n", "(B)", "(elements)", "",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text/count.h"
 #include "client/transport/collectives/link_transport.h"
 #include "client/transport/common/cpu_communicator.h"
 #include "client/transport/common/group_check.h"
@@ -89,8 +90,9 @@ class AutoGroup final : public PendingGroupBase {
   std::string Census() const {
     const int hosts = placement_->hosts();
     return hosts == 1
-               ? absl::StrCat(group().size, " ranks on one host")
-               : absl::StrCat(group().size, " ranks on ", hosts, " hosts");
+               ? absl::StrCat(Count(group().size, "rank"), " on one host")
+               : absl::StrCat(Count(group().size, "rank"), " on ", hosts,
+                              " hosts");
   }
 
   int host() const { return placement_->host(group().rank); }
