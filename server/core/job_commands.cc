@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "server/core/commands.h"
 #include "server/core/job.h"
+#include "server/core/status_text.h"
 
 namespace lockstep::core {
 
@@ -70,6 +71,14 @@ void Job::DrainAtOnce(EventContext& context) {
   for (const auto& [worker_name, worker] : roster_.workers()) {
     if (worker.holds_rank()) here.insert(worker_name);
   }
+  const std::string sent_away =
+      here.empty()
+          ? "it has no workers"
+          : absl::StrCat(Count(here.size(), "worker"),
+                         here.size() == 1 ? " is" : " are", " sent away");
+  Remember(absl::StrCat("the job is drained: ", sent_away,
+                        ", and it waits for new ones"),
+           context);
   SendAway(std::move(here), cause, context);
   AwaitNextEpoch(context.now);
 }

@@ -50,6 +50,14 @@ TEST(PrintTextTest, ShowsAWorkerThatIsSilentBeforeItsLeaseExpires) {
   EXPECT_THAT(text, HasSubstr("h:100\n")) << "worker-0 is not late";
 }
 
+TEST(PrintTextTest, SaysWhenAJobIsDrained) {
+  JobView view = Running({Worker(0)});
+  view.wanted = {.commands = {Command::kDrain}, .reason = "lunch"};
+  EXPECT_THAT(JobAsLine(view), EndsWith("  drain is wanted (lunch)\n"));
+  view.state = JobState::kForming;
+  EXPECT_THAT(JobAsLine(view), EndsWith("  drained (lunch)\n"));
+}
+
 TEST(PrintTextTest, OneOfEachIsNoPlural) {
   JobView view = Running({Worker(0)});
   view.missing = 1;

@@ -94,6 +94,10 @@ std::string WantedText(const JobView& view, Command command) {
   if (command == Command::kPause && AllPaused(view)) {
     return absl::StrCat("paused", reason);
   }
+  // A drain is wanted until the next epoch begins, which a restart relies on.
+  if (command == Command::kDrain && view.state == JobState::kForming) {
+    return absl::StrCat("drained", reason);
+  }
   return absl::StrCat(Text(Name(command)), " is wanted", reason);
 }
 

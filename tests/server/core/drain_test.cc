@@ -75,7 +75,24 @@ TEST(DrainTest, OfAJobThatDoesNotRunSendsAwayWhoHasArrived) {
                              Closes(1, StatusCode::kCancelled, reason),
                              Answers(7, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().missing, 2);
+  EXPECT_EQ(fixture.View().events.back().text,
+            "the job is drained: 1 worker is sent away, and it waits for new "
+            "ones");
   EXPECT_THAT(fixture.Wait(100000), NoEffects());
+}
+
+TEST(DrainTest, OfAJobWithoutWorkersIsDoneAtOnceAndItsHistorySaysSo) {
+  CoordinatorFixture fixture(SpecOf(2));
+  fixture.Step(CreateJob{{5}, SpecOf(2), "", ""});
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain),
+              EffectsEndWith(Answers(7, StatusCode::kOk)));
+  EXPECT_EQ(fixture.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.View().events.back().text,
+            "the job is drained: it has no workers, and it waits for new ones");
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
+  fixture.RunAll();
+  EXPECT_EQ(fixture.View().state, JobState::kRunning);
+  EXPECT_THAT(fixture.View().wanted.commands, testing::IsEmpty());
 }
 
 TEST(DrainTest, OfAnEpochThatDoesNotTrainYetEndsIt) {
