@@ -1,6 +1,5 @@
 #include "server/journal/sqlite_store.h"
 
-#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,8 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/file_descriptor.h"
 #include "base/link_owner.h"
 #include "base/status.h"
+#include "server/journal/private_file.h"
 #include "server/journal/sqlite_statement.h"
 #include "server/journal/wal_check.h"
 
@@ -113,8 +114,9 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
   if (access == StoreAccess::kInspect && !Exists(database)) {
     return absl::NotFoundError(absl::StrCat("there is no journal in ", folder));
   }
-  auto lock = files.Lock(absl::StrCat(folder, "/", kLock),
-                         absl::StrCat("process ", getpid()));
+  const std::string lock_path = absl::StrCat(folder, "/", kLock);
+  if (auto made = OpenPrivateFile(lock_path); !made.ok()) return made.status();
+  auto lock = files.Lock(lock_path, absl::StrCat("process ", getpid()));
   if (!lock.ok()) {
     return WithContext(absl::StrCat("journal ", folder, " is in use"),
                        lock.status());
@@ -177,10 +179,7 @@ absl::Status SqliteStore::WriteNew(const Chain& of,
 
 absl::Status SqliteStore::OpenDatabase(const std::string& path) {
   // SQLite gives the log the mode of the database.
-  const int fd =
-      open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return absl::ErrnoToStatus(errno, path);
-  close(fd);
+  if (auto made = OpenPrivateFile(path); !made.ok()) return made.status();
   const int rc = sqlite3_open_v2(
       path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   if (rc != SQLITE_OK) return Failed("open");
@@ -355,10 +354,9 @@ void SqliteStore::CompareWithMark(StoredJournal* stored) {
 
 absl::Status SqliteStore::OpenMark() {
   if (access_ == StoreAccess::kInspect) return absl::OkStatus();
-  mark_ = open(PathOf(kMark).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-               0600);
-  if (mark_ >= 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, PathOf(kMark));
+  absl::StatusOr<FileDescriptor> opened = OpenPrivateFile(PathOf(kMark));
+  if (opened.ok()) mark_ = opened->Release();
+  return opened.status();
 }
 
 // An old mark only proves less, so an error is ignored.

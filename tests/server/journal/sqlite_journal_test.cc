@@ -11,6 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 class SqliteShelf : public JournalShelf {
  public:
@@ -70,7 +71,24 @@ TEST(SqliteJournalTest, NobodyElseMayReadIt) {
   appender.Append("one");
   appender.AwaitAll();
   EXPECT_EQ(ModeOf(folder.path()), 0700);
-  for (const char* name : {"journal.db", "journal.db-wal", "mark"}) {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path())) {
+    names.push_back(file.path().filename());
+    EXPECT_EQ(ModeOf(file.path()), 0600) << file.path();
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("journal.db", "journal.db-wal",
+                                          "lock", "mark"));
+}
+
+// As an older version left its lock.
+TEST(SqliteJournalTest, FilesThatOthersMayReadBecomePrivate) {
+  const JournalFolder folder;
+  folder.AppendAll({"one"});
+  for (const char* name : {"journal.db", "lock", "mark"}) {
+    ASSERT_EQ(chmod(folder.File(name).c_str(), 0644), 0);
+  }
+  ASSERT_TRUE(folder.Load().ok());
+  for (const char* name : {"journal.db", "lock", "mark"}) {
     EXPECT_EQ(ModeOf(folder.File(name)), 0600) << name;
   }
 }
