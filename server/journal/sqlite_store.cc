@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/file_descriptor.h"
 #include "base/link_owner.h"
@@ -81,6 +82,24 @@ absl::Status Damaged(const std::string& what) {
   return absl::DataLossError(what);
 }
 
+// The files of a journal that exist, other than its database.
+std::vector<std::string> OtherFiles(const std::string& folder) {
+  std::vector<std::string> found;
+  for (const char* name : {kMark, kLog, kNewDatabase, kLock}) {
+    if (Exists(absl::StrCat(folder, "/", name))) found.emplace_back(name);
+  }
+  return found;
+}
+
+absl::Status NoDatabase(const std::string& folder,
+                        const std::vector<std::string>& others) {
+  return Damaged(absl::StrFormat(
+      "%s is missing in %s, which has %s: put it back with all files of one "
+      "copy; without it nothing is left of the journal, and a coordinator "
+      "begins anew in an empty folder",
+      kDatabase, folder, absl::StrJoin(others, ", ")));
+}
+
 absl::Status DamagedRecord(uint64_t number, absl::string_view why) {
   return Damaged(
       absl::StrFormat("record %d of the journal is damaged: %s", number, why));
@@ -111,7 +130,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
     return ready;
   }
   const std::string database = absl::StrCat(folder, "/", kDatabase);
-  if (access == StoreAccess::kInspect && !Exists(database)) {
+  const std::vector<std::string> others = OtherFiles(folder);
+  if (access == StoreAccess::kInspect && others.empty() && !Exists(database)) {
     return absl::NotFoundError(absl::StrCat("there is no journal in ", folder));
   }
   const std::string lock_path = absl::StrCat(folder, "/", kLock);
@@ -123,13 +143,14 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
   }
   std::unique_ptr<SqliteStore> store(
       new SqliteStore(folder, access, *std::move(lock)));
-  if (!Exists(database)) {
-    if (Exists(store->PathOf(kMark))) {
-      return Damaged(absl::StrCat("journal ", folder, " has no ", kDatabase,
-                                  ", though it has a mark"));
-    }
-    if (absl::Status created = store->Create({}, {}); !created.ok())
-      return created;
+  if (Exists(database)) return store;
+  // SQLite would apply a log that is there to the new database.
+  if (access == StoreAccess::kInspect || Exists(store->PathOf(kMark)) ||
+      Exists(store->PathOf(kLog))) {
+    return NoDatabase(folder, others);
+  }
+  if (absl::Status created = store->Create({}, {}); !created.ok()) {
+    return created;
   }
   return store;
 }

@@ -19,7 +19,7 @@
 //          process uses the folder, a newer version wrote it, others may write
 //          to it, it is another user's, or a link of another user.
 //          ResourceExhausted: the disk is full; the same call may succeed
-//          later. NotFound: no journal. Internal: other errors of SQLite and of
+//          later. NotFound: no file of a journal. Internal: other errors of SQLite and of
 //          files.
 
 #ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_

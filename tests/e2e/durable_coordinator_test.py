@@ -258,8 +258,14 @@ class JournalTest(DurableTest):
         self.assertIn('job: "job-2"', self.journal_ctl("dump"))
         records = [json.loads(line)["record"] for line in self.journal_ctl("dump", "--json").splitlines()]
         self.assertEqual([r["header"]["job"] for r in records], ["job-0", "job-1", "job-2"])
+        (self.journal / "journal.db").unlink()
+        for command in ("verify", "dump", "repair"):
+            self.assertIn("journal.db is missing", self.journal_ctl(command, code=1))
+        self.expect_refusal("journal.db is missing", "mark")
         self.journal = self.folder / "elsewhere"
         self.assertIn("elsewhere", self.journal_ctl("verify", code=1))
+        self.journal.mkdir()
+        self.assertIn("there is no journal in", self.journal_ctl("verify", code=1))
 
     def test_a_running_job_outlives_a_damaged_journal(self):
         self.start_daemon()

@@ -9,6 +9,7 @@
 namespace lockstep::journal {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
@@ -128,9 +129,35 @@ TEST(SqliteJournalTest, ANewerFormatIsRefused) {
 
 TEST(SqliteJournalTest, WithoutItsDatabaseItDoesNotBeginAnew) {
   const JournalFolder folder;
-  folder.AppendAll({"one"});
-  unlink(folder.File("journal.db").c_str());
-  EXPECT_EQ(folder.Load().status().code(), absl::StatusCode::kDataLoss);
+  for (const char* left : {"mark", "journal.db-wal"}) {
+    folder.AppendAll({"one"});
+    folder.Write("journal.db-wal", "");
+    for (const char* name : {"journal.db", "journal.db-wal", "mark"}) {
+      if (name != std::string(left)) unlink(folder.File(name).c_str());
+    }
+    const absl::Status status = folder.Load().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << left;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("journal.db is missing"), HasSubstr(left)));
+    EXPECT_FALSE(std::filesystem::exists(folder.File("journal.db")));
+    unlink(folder.File(left).c_str());
+  }
+}
+
+TEST(SqliteJournalTest, AnInspectionNamesAMissingDatabase) {
+  const JournalFolder folder;
+  ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
+  const auto inspect = [&] {
+    return SqliteStore::Open(folder.path(), StoreAccess::kInspect).status();
+  };
+  EXPECT_EQ(inspect().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it made no lock";
+  for (const char* left : {"lock", "mark", "journal.db-wal"}) {
+    folder.Write(left, "");
+    EXPECT_EQ(inspect().code(), absl::StatusCode::kDataLoss) << left;
+    EXPECT_THAT(std::string(inspect().message()),
+                AllOf(HasSubstr("journal.db is missing"), HasSubstr(left)));
+  }
 }
 
 TEST(SqliteJournalTest, AnOlderCopyOfItsDatabaseIsRefused) {
