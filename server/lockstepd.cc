@@ -29,6 +29,7 @@
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/journal/sqlite_journal.h"
+#include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
 #include "server/observe/log.h"
 #include "server/rpc/connection_limit.h"
@@ -238,6 +239,11 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                                        &proto::SnapshotParts,
                                        &proto::ParseSnapshot};
   const auto replayed = runtime::Replay(journal->get(), codec, &coordinator);
+  if (absl::IsDataLoss(replayed.status())) {
+    return absl::DataLossError(
+        absl::StrCat(replayed.status().message(), "; ",
+                     journal::DamageAdvice(flags.journal)));
+  }
   if (!replayed.ok()) return replayed.status();
 
   SystemClock clock;

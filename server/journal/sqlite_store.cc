@@ -13,7 +13,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "base/file_descriptor.h"
 #include "base/link_owner.h"
 #include "base/status.h"
 #include "server/journal/private_file.h"
@@ -115,7 +114,6 @@ SqliteStore::SqliteStore(std::string folder, StoreAccess access,
 
 SqliteStore::~SqliteStore() {
   if (db_ != nullptr) sqlite3_close(db_);
-  if (mark_ >= 0) close(mark_);
 }
 
 std::string SqliteStore::PathOf(const char* name) const {
@@ -215,17 +213,10 @@ absl::Status SqliteStore::OpenDatabase(const std::string& path) {
 
 absl::StatusOr<StoredJournal> SqliteStore::Read() {
   StoredJournal stored;
-  if (Exists(PathOf(kLog))) {
-    const absl::StatusOr<std::string> log = ReadWhole(&files_, PathOf(kLog));
-    if (!log.ok()) return log.status();
-    const WalExtent extent = ExamineWal(*log);
-    // SQLite creates an empty one where there is none, also for a journal that
-    // is then refused.
-    log_exists_ = !log->empty();
-    log_is_cut_ = extent.cut;
-    log_valid_bytes_ = extent.valid;
-  }
-  if (absl::Status mark = OpenMark(); !mark.ok()) return mark;
+  if (absl::Status log = ReadLog(); !log.ok()) return log;
+  auto mark = ReadMark(&files_, PathOf(kMark));
+  if (!mark.ok()) return mark.status();
+  mark_ = *std::move(mark);
   absl::Status read = OpenDatabase(PathOf(kDatabase));
   if (read.ok()) {
     SqliteStatement check(db_, "PRAGMA quick_check(1)");
@@ -245,9 +236,9 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
     if (!rest.ok()) read = rest;
   }
   if (!read.ok() && !absl::IsDataLoss(read)) return read;
-  stored.damage = read;
-  CompareWithMark(&stored);
-  stored.damage = WithContext(PathOf(kDatabase), stored.damage);
+  stored.promised = mark_.newest.last_number();
+  if (read.ok()) read = CheckMark(&stored);
+  stored.damage = WithContext(PathOf(kDatabase), read);
   if (access_ == StoreAccess::kInspect || !stored.damage.ok()) return stored;
 
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
@@ -258,8 +249,51 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
         return SQLITE_OK;
       },
       &log_pages_);
-  WriteMark(stored.chain);
+  if (absl::Status begun = BeginMark(&stored); !begun.ok()) return begun;
   return stored;
+}
+
+absl::Status SqliteStore::ReadLog() {
+  const std::string path = PathOf(kLog);
+  if (!Exists(path)) return absl::OkStatus();
+  const absl::StatusOr<std::string> log = ReadWhole(&files_, path);
+  if (!log.ok()) return log.status();
+  // SQLite creates an empty one where there is none, also for a journal that is
+  // then refused.
+  if (!log->empty()) log_ = ExamineWal(*log);
+  if (access_ == StoreAccess::kInspect) return absl::OkStatus();
+  // A killed process may have left records that the disk does not have yet.
+  // They count as durable from now on.
+  auto file = files_.Open(path, OpenMode::kAppend);
+  return file.ok() ? (*file)->Sync() : file.status();
+}
+
+absl::Status SqliteStore::CheckMark(StoredJournal* stored) const {
+  const uint64_t last = stored->chain.last_number();
+  if (!mark_.unreadable.ok() && last > 0) {
+    stored->notes.push_back(
+        absl::StrCat(PathOf(kMark),
+                     " is damaged, so records may be missing unnoticed; a "
+                     "coordinator writes it anew: ",
+                     mark_.unreadable.message()));
+  }
+  return CompareWithMark(
+      mark_, {.last = last, .hash_at_mark = hash_at_mark_, .log = log_});
+}
+
+// Durable before the first record is, so that a mark is never missing beside
+// records.
+absl::Status SqliteStore::BeginMark(StoredJournal* stored) {
+  absl::StatusOr<MarkFile> file = MarkFile::Open(PathOf(kMark));
+  if (!file.ok()) return file.status();
+  absl::Status begun = file->Renew(stored->chain);
+  if (begun.ok()) begun = files_.SyncDirectory(folder_);
+  mark_file_ = *std::move(file);
+  if (!absl::IsResourceExhausted(begun)) return begun;
+  stored->notes.push_back(
+      absl::StrCat("the mark of the journal stays old until there is room: ",
+                   begun.message()));
+  return absl::OkStatus();
 }
 
 absl::Status SqliteStore::CheckFormat() {
@@ -317,6 +351,7 @@ absl::Status SqliteStore::ReadSnapshot(StoredJournal* stored) {
 
 absl::Status SqliteStore::ReadRecords(StoredJournal* stored) {
   stored->chain = stored->snapshot_end;
+  NoteHashAtMark(stored->chain);
   SqliteStatement select(db_, "SELECT id, frame FROM record ORDER BY id");
   while (select.Step()) {
     const uint64_t due = stored->chain.last_number() + 1;
@@ -327,65 +362,17 @@ absl::Status SqliteStore::ReadRecords(StoredJournal* stored) {
     auto record = stored->chain.Follow(select.Column(1));
     if (!record.ok()) return DamagedRecord(due, record.status().message());
     stored->records.push_back(*std::move(record));
+    NoteHashAtMark(stored->chain);
   }
   if (select.ok()) return absl::OkStatus();
   return DamagedRecord(stored->chain.last_number() + 1,
                        Failed("read").message());
 }
 
-// SQLite writes whole transactions, so a record that was durable is missing
-// only if the log was cut or the files are damaged.
-void SqliteStore::CompareWithMark(StoredJournal* stored) {
-  const auto bytes = ReadWhole(&files_, PathOf(kMark));
-  if (!bytes.ok() || bytes->empty()) return;
-  const auto mark = Decode(*bytes);
-  if (!mark.ok()) {
-    stored->notes.push_back(absl::StrCat(
-        PathOf(kMark),
-        " is damaged and written anew: ", mark.status().message()));
-    return;
+void SqliteStore::NoteHashAtMark(const Chain& chain) {
+  if (chain.last_number() == mark_.newest.last_number()) {
+    hash_at_mark_ = chain.last_hash();
   }
-  stored->promised = mark->number;
-  const uint64_t last = stored->chain.last_number();
-  if (!stored->damage.ok()) return;
-  if (mark->number == last && mark->predecessor != stored->chain.last_hash()) {
-    stored->damage = Damaged(absl::StrFormat(
-        "its record %d is not the one that was written last: another journal "
-        "was put in its place",
-        last));
-  }
-  if (mark->number <= last) return;
-  const std::string gone =
-      absl::StrFormat("%d of %d records", mark->number - last, mark->number);
-  if (log_exists_ && log_is_cut_) {
-    stored->notes.push_back(absl::StrFormat(
-        "the end of the journal is torn: %s, from record %d on, are dropped",
-        gone, last + 1));
-    return;
-  }
-  stored->damage = DamagedRecord(
-      last + 1,
-      log_exists_
-          ? absl::StrFormat("%s are gone; %s is damaged at byte %d", gone, kLog,
-                            log_valid_bytes_)
-          : absl::StrFormat("%s are gone, and there is no %s", gone, kLog));
-}
-
-// --- The mark ----------------------------------------------------------------
-
-absl::Status SqliteStore::OpenMark() {
-  if (access_ == StoreAccess::kInspect) return absl::OkStatus();
-  absl::StatusOr<FileDescriptor> opened = OpenPrivateFile(PathOf(kMark));
-  if (opened.ok()) mark_ = opened->Release();
-  return opened.status();
-}
-
-// An old mark only proves less, so an error is ignored.
-void SqliteStore::WriteMark(const Chain& end) {
-  const std::string frame =
-      Encode({.number = end.last_number(), .predecessor = end.last_hash()});
-  [[maybe_unused]] const ssize_t written =
-      pwrite(mark_, frame.data(), frame.size(), 0);
 }
 
 // --- Writing -----------------------------------------------------------------
@@ -405,7 +392,7 @@ absl::Status SqliteStore::Append(uint64_t first,
     }
     return absl::OkStatus();
   });
-  if (done.ok()) WriteMark(end);
+  if (done.ok()) mark_file_->Write(end);
   return done;
 }
 
@@ -464,6 +451,9 @@ absl::StatusOr<std::string> SqliteStore::ReplaceDamaged(
         files_.Rename(PathOf(kMark), absl::StrCat(aside, "/", kMark));
     if (!moved.ok()) return moved;
   }
+  absl::StatusOr<MarkFile> mark = MarkFile::Open(PathOf(kMark));
+  if (!mark.ok()) return mark.status();
+  if (absl::Status made = mark->Renew(Chain(of, 0)); !made.ok()) return made;
   absl::Status synced = files_.SyncDirectory(folder_);
   if (synced.ok()) synced = files_.SyncDirectory(aside);
   if (!synced.ok()) return synced;
@@ -513,6 +503,14 @@ absl::Status SqliteStore::Failed(const std::string& what) const {
       kind == SQLITE_IOERR && cause != 0
           ? absl::StrCat(text, ": ", std::generic_category().message(cause))
           : text);
+}
+
+std::string DamageAdvice(absl::string_view folder) {
+  return absl::StrCat(
+      "nothing was changed; put back all files of one intact copy, or keep "
+      "what "
+      "is left: lockstepctl journal repair ",
+      folder);
 }
 
 }  // namespace lockstep::journal

@@ -9,18 +9,17 @@
 //                      reported durable
 //
 // SQLite notices neither a flipped bit in a page nor, in the log, what it drops
-// behind one. So every row is a frame (frame.h), a check of the log
-// (wal_check.h) tells a cut log from a damaged one, and the mark tells how many
-// records there must be. The mark is written after each commit without waiting
-// for the disk: it may be old after a power failure, but never too new.
+// behind one. So every row is a frame (frame.h), the mark (durable_mark.h)
+// tells how many records there must be, and a check of the log (wal_check.h)
+// tells how those that are missing were lost.
 //
 // Threads: one at a time.
 // Errors:  DataLoss: damage, with the record. FailedPrecondition: another
 //          process uses the folder, a newer version wrote it, others may write
 //          to it, it is another user's, or a link of another user.
 //          ResourceExhausted: the disk is full; the same call may succeed
-//          later. NotFound: no file of a journal. Internal: other errors of SQLite and of
-//          files.
+//          later. NotFound: no file of a journal. Internal: other errors of
+//          SQLite and of files.
 
 #ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
 #define LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
@@ -28,13 +27,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/file_system.h"
+#include "server/journal/durable_mark.h"
 #include "server/journal/frame.h"
+#include "server/journal/wal_check.h"
 
 struct sqlite3;
 
@@ -54,9 +57,12 @@ struct StoredJournal {
   std::vector<std::string> records;   // payloads
   Chain chain;                        // after the last of them
   uint64_t promised = 0;              // the newest record of the mark; 0: none
-  std::vector<std::string> notes;     // what was dropped and why that is sound
+  std::vector<std::string> notes;     // what an operator should know, if any
   absl::Status damage;                // OK, or DataLoss
 };
+
+// What to do about the damage of the journal in `folder`, for people.
+std::string DamageAdvice(absl::string_view folder);
 
 class SqliteStore {
  public:
@@ -103,9 +109,10 @@ class SqliteStore {
   absl::Status CheckFormat();
   absl::Status ReadSnapshot(StoredJournal* stored);
   absl::Status ReadRecords(StoredJournal* stored);
-  void CompareWithMark(StoredJournal* stored);
-  absl::Status OpenMark();
-  void WriteMark(const Chain& end);
+  absl::Status ReadLog();
+  void NoteHashAtMark(const Chain& chain);
+  absl::Status CheckMark(StoredJournal* stored) const;
+  absl::Status BeginMark(StoredJournal* stored);
   absl::Status Execute(const char* sql);
   absl::Status Transact(const std::function<absl::Status()>& change);
   absl::Status Failed(const std::string& what) const;
@@ -115,11 +122,11 @@ class SqliteStore {
   PosixFileSystem files_;
   std::unique_ptr<FileLock> lock_;
   sqlite3* db_ = nullptr;
-  int mark_ = -1;            // its descriptor
-  bool log_exists_ = false;  // before SQLite opened it, as the next two
-  bool log_is_cut_ = false;
-  uint64_t log_valid_bytes_ = 0;
-  int log_pages_ = 0;  // after the last commit
+  DurableMark mark_;                      // as it was read
+  std::optional<uint64_t> hash_at_mark_;  // as JournalEnd's
+  std::optional<WalExtent> log_;          // before SQLite opened it
+  std::optional<MarkFile> mark_file_;     // with kWrite, after Read
+  int log_pages_ = 0;                     // after the last commit
 };
 
 }  // namespace lockstep::journal

@@ -70,6 +70,10 @@ void ForgetEpochs(record::DurableJob* job) {
 
 }  // namespace
 
+std::string DamageAdvice(absl::string_view folder) {
+  return journal::DamageAdvice(folder);
+}
+
 absl::StatusOr<InspectedJournal> Inspect(const std::string& folder) {
   auto store =
       journal::SqliteStore::Open(folder, journal::StoreAccess::kInspect);

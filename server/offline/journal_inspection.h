@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "protocol/ids.h"
 #include "protocol/record.h"
 #include "protocol/snapshot.h"
@@ -38,6 +39,9 @@ struct InspectedJournal {
 };
 
 absl::StatusOr<InspectedJournal> Inspect(const std::string& folder);
+
+// journal::DamageAdvice, for the tools.
+std::string DamageAdvice(absl::string_view folder);
 
 struct RepairedJournal {
   absl::Status damage;           // OK: nothing was changed

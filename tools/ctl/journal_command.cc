@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/text/count.h"
 #include "base/text/utf8.h"
@@ -16,6 +17,11 @@ namespace {
 int RefuseJournal(const absl::Status& why) {
   absl::FPrintF(stderr, "lockstepctl: %s\n", Printable(why.message()));
   return 1;
+}
+
+int RefuseDamage(const std::string& folder, const absl::Status& damage) {
+  return RefuseJournal(absl::DataLossError(
+      absl::StrCat(damage.message(), "; ", offline::DamageAdvice(folder))));
 }
 
 void PrintNotes(const offline::InspectedJournal& journal) {
@@ -33,7 +39,7 @@ int JournalVerify(const std::string& folder) {
   if (!journal->damage.ok()) {
     Print(absl::StrFormat("%s: damaged after record %d\n", Printable(folder),
                           journal->state.records));
-    return RefuseJournal(journal->damage);
+    return RefuseDamage(folder, journal->damage);
   }
   Print(absl::StrFormat("%s: intact, %s, %s\n", Printable(folder),
                         Count(journal->state.records, "record"),
@@ -61,7 +67,7 @@ int JournalDump(const std::string& folder, bool json) {
     Print(json ? absl::StrFormat("{\"record\":%s}\n", proto::RecordJson(record))
                : absl::StrFormat("record %s\n", proto::RecordText(record)));
   }
-  return journal->damage.ok() ? 0 : RefuseJournal(journal->damage);
+  return journal->damage.ok() ? 0 : RefuseDamage(folder, journal->damage);
 }
 
 int JournalRepair(const std::string& folder) {

@@ -9,6 +9,7 @@
 namespace lockstep::journal {
 namespace {
 
+using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 
@@ -89,7 +90,7 @@ TEST_P(DamageTest, AFlippedBitIsNoticedOrHarmless) {
       // The structure of SQLite's pages is at their beginnings and ends.
       const size_t in_page = at % 4096;
       const bool often = in_page < 120 || name == "mark";
-      if (!all && random() % (often ? 10 : 300) != 0) continue;
+      if (!all && random() % (often ? 15 : 450) != 0) continue;
       std::string flipped = content;
       const int bit = static_cast<int>(random() % 8);
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
@@ -102,20 +103,73 @@ TEST_P(DamageTest, AFlippedBitIsNoticedOrHarmless) {
   EXPECT_GT(refused, 10);
 }
 
-TEST_P(DamageTest, ACutLogLosesItsEndOnlyAndANoteSaysSo) {
+// The mark as it is when the first `count` records have been reported.
+std::string MarkAfter(size_t count) {
+  Chain chain;
+  for (size_t i = 0; i < count; ++i) chain.Extend(DamageRecords()[i]);
+  return Encode(
+      {.number = chain.last_number(), .predecessor = chain.last_hash()});
+}
+
+// Sizes at which a log may be cut: between two frames, and within them.
+std::vector<size_t> CutsOf(size_t log_bytes) {
+  constexpr size_t kHeader = 32;
+  constexpr size_t kFrame = 24 + 4096;
+  std::vector<size_t> cuts = {1, kHeader - 1};
+  for (size_t frame = kHeader; frame < log_bytes; frame += kFrame) {
+    cuts.push_back(frame);
+    cuts.push_back(frame + 10);
+    cuts.push_back(frame + kFrame / 2);
+  }
+  return cuts;
+}
+
+TEST_P(DamageTest, ACutLogIsRefusedIfADurableRecordIsGone) {
   const std::string& log = killed_.files().at("journal.db-wal");
-  for (size_t size = 1; size <= log.size(); size += 997) {
+  int refused = 0;
+  for (const size_t size : CutsOf(log.size())) {
     const auto kept = killed_.LoadWith("journal.db-wal", log.substr(0, size));
-    ASSERT_TRUE(kept.ok()) << size << ": " << kept.status();
-    const auto& all = DamageRecords();
-    const size_t left = kept->records.size();
-    EXPECT_GE(left, GetParam());
-    EXPECT_EQ(kept->records,
-              std::vector<std::string>(all.begin(), all.begin() + left));
-    EXPECT_EQ(kept->notes.empty(), left == all.size()) << size;
-    if (left == all.size()) continue;
-    EXPECT_THAT(kept->notes[0],
-                HasSubstr(absl::StrCat("from record ", left + 1, " on")));
+    if (kept.ok()) {
+      EXPECT_EQ(kept->records, DamageRecords()) << size;
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(kept.status().code(), absl::StatusCode::kDataLoss) << size;
+    EXPECT_THAT(std::string(kept.status().message()),
+                AllOf(HasSubstr("of 5 records that were durable are gone"),
+                      HasSubstr("journal.db-wal ends at byte")))
+        << size;
+    EXPECT_EQ(killed_.folder().Read("journal.db-wal"), log.substr(0, size));
+  }
+  EXPECT_EQ(refused > 5, GetParam() < DamageRecords().size());
+}
+
+// As a crash leaves it: the records behind the mark were not reported.
+TEST_P(DamageTest, ATornLogLosesOnlyRecordsThatWereNotReported) {
+  const std::string& log = killed_.files().at("journal.db-wal");
+  const auto& all = DamageRecords();
+  for (const size_t marked : {GetParam(), size_t{5}}) {
+    int kept_some = 0;
+    for (const size_t size : CutsOf(log.size())) {
+      for (const auto& [name, content] : killed_.files()) {
+        killed_.folder().Write(name, content);
+      }
+      killed_.folder().Write("journal.db-wal", log.substr(0, size));
+      killed_.folder().Write("mark", MarkAfter(marked));
+      const auto kept = killed_.folder().Load();
+      if (!kept.ok()) {
+        EXPECT_EQ(kept.status().code(), absl::StatusCode::kDataLoss) << size;
+        continue;
+      }
+      ++kept_some;
+      const size_t left = kept->records.size();
+      ASSERT_GE(left, marked) << size;
+      EXPECT_EQ(kept->records,
+                std::vector<std::string>(all.begin(), all.begin() + left));
+    }
+    if (marked == GetParam()) {
+      EXPECT_EQ(kept_some, CutsOf(log.size()).size());
+    }
   }
 }
 
@@ -154,6 +208,109 @@ TEST_P(DamageTest, WhatWasRefusedIsNotChanged) {
     EXPECT_EQ(killed_.folder().Read(file), file == name ? flipped : content)
         << file;
   }
+}
+
+// Copies of a journal's files, taken after each record.
+class OlderCopyTest : public testing::Test {
+ protected:
+  using Files = std::map<std::string, std::string>;
+
+  OlderCopyTest() {
+    auto journal = SqliteJournal::Open(folder_.path());
+    EXPECT_TRUE(journal.ok() && (*journal)->Load().ok());
+    Appender appender(journal->get());
+    for (const std::string& record : DamageRecords()) {
+      appender.Append(record);
+      appender.AwaitAll();
+      // A snapshot is another transaction; it has the same records.
+      if (copies_.size() == 2) {
+        (*journal)->Compact([] { return std::vector<std::string>{"sum"}; });
+        appender.Append("after the snapshot");
+        appender.AwaitAll();
+      }
+      Files copy;
+      for (const char* name : {"journal.db", "journal.db-wal", "mark"}) {
+        copy[name] = folder_.Read(name);
+      }
+      copies_.push_back(std::move(copy));
+    }
+  }
+
+  absl::StatusOr<LoadedJournal> LoadFiles(const Files& files) {
+    std::filesystem::remove_all(folder_.path());
+    std::filesystem::create_directory(folder_.path());
+    std::filesystem::permissions(folder_.path(),
+                                 std::filesystem::perms::owner_all);
+    for (const auto& [name, content] : files) folder_.Write(name, content);
+    return folder_.Load();
+  }
+
+  JournalFolder folder_;
+  std::vector<Files> copies_;
+};
+
+// The newest record of a journal.
+uint64_t EndOf(const LoadedJournal& journal) {
+  return journal.snapshot_of + journal.records.size();
+}
+
+TEST_F(OlderCopyTest, BesideANewerMarkIsRefused) {
+  for (size_t old = 0; old < copies_.size(); ++old) {
+    const auto whole = LoadFiles(copies_[old]);
+    ASSERT_TRUE(whole.ok()) << whole.status();  // no file knows of a newer one
+    for (size_t later = old + 1; later < copies_.size(); ++later) {
+      Files mixed = copies_[old];
+      mixed["mark"] = copies_[later]["mark"];
+      const absl::Status status = LoadFiles(mixed).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << old << later;
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(absl::StrCat("record ", EndOf(*whole) + 1)),
+                        HasSubstr("older copy")));
+    }
+  }
+}
+
+TEST_F(OlderCopyTest, OfOneFileIsRefusedOrHarmless) {
+  int refused = 0;
+  for (const char* name : {"journal.db", "journal.db-wal"}) {
+    for (size_t old = 0; old + 1 < copies_.size(); ++old) {
+      Files mixed = copies_.back();
+      mixed[name] = copies_[old][name];
+      const auto kept = LoadFiles(mixed);
+      refused += !kept.ok();
+      if (!kept.ok()) {
+        EXPECT_EQ(kept.status().code(), absl::StatusCode::kDataLoss);
+      } else {
+        EXPECT_EQ(EndOf(*kept), 6u) << name << " of " << old;
+      }
+    }
+  }
+  EXPECT_GE(refused, 4);
+}
+
+TEST_F(OlderCopyTest, WithoutAMarkIsRefused) {
+  for (Files files : copies_) {
+    files.erase("mark");
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status =
+          i == 0 ? LoadFiles(files).status() : folder_.Load().status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("mark is missing"));
+    }
+  }
+}
+
+TEST_F(OlderCopyTest, OfAnotherJournalIsRefusedIfItIsLongerToo) {
+  Files files = copies_.back();
+  const JournalFolder other;
+  other.AppendAll({"another"});
+  files["mark"] = other.Read("mark");
+  EXPECT_TRUE(LoadFiles(files).ok()) << "record 1 is in the snapshot";
+  files = copies_[1];
+  files["mark"] = other.Read("mark");
+  const absl::Status status = LoadFiles(files).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another journal"));
 }
 
 TEST(DamagedSnapshotTest, APartIsNamed) {

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/journal/sqlite_statement.h"
 #include "tests/server/journal/journal_contract.h"
 #include "tests/server/journal/journal_folder.h"
 
@@ -31,7 +32,10 @@ class SqliteShelf : public JournalShelf {
     folder_.Run(absl::StrCat("DELETE FROM record WHERE id = ", number));
   }
   // Appends the last record anew, so that it is in the log, and cuts the log.
+  // The mark is that of the record before, as in a crash before the commit of
+  // the last one was reported.
   void TearLast() override {
+    SetMarkBeforeLast();
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(folder_.File("journal.db").c_str(), &db), SQLITE_OK);
     sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -50,6 +54,19 @@ class SqliteShelf : public JournalShelf {
   }
 
  private:
+  void SetMarkBeforeLast() {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(folder_.File("journal.db").c_str(), &db), SQLITE_OK);
+    {
+      SqliteStatement select(
+          db, "SELECT id, frame FROM record ORDER BY id DESC LIMIT 1, 1");
+      ASSERT_TRUE(select.Step());
+      folder_.Write("mark", Encode({.number = select.Number(0),
+                                    .predecessor = HashOf(select.Column(1))}));
+    }
+    sqlite3_close(db);
+  }
+
   JournalFolder folder_;
 };
 
