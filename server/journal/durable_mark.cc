@@ -82,6 +82,7 @@ absl::Status MarkFile::Renew(const Chain& newest) {
   errno = 0;
   if (pwrite(fd_.get(), bytes.data(), bytes.size(), 0) !=
           static_cast<ssize_t>(bytes.size()) ||
+      ftruncate(fd_.get(), static_cast<off_t>(bytes.size())) != 0 ||
       fsync(fd_.get()) != 0) {
     // A short write is that of a full disk.
     return absl::ErrnoToStatus(errno != 0 ? errno : ENOSPC, path_);

@@ -64,8 +64,8 @@ class MarkFile {
   // Does not wait for the disk. An error is ignored: an old mark proves less.
   void Write(const Chain& newest);
 
-  // Waits for the disk; the file's name is durable once the folder is synced.
-  // ResourceExhausted: no room.
+  // Replaces all of the file, whatever its length, and waits for the disk; its
+  // name is durable once the folder is synced. ResourceExhausted: no room.
   absl::Status Renew(const Chain& newest);
 
  private:

@@ -210,6 +210,25 @@ TEST_P(DamageTest, WhatWasRefusedIsNotChanged) {
   }
 }
 
+// Too short, too long and flipped: a note says so once, and the next daemon has
+// a mark that proves something again.
+TEST_P(DamageTest, ADamagedMarkIsWrittenAnew) {
+  const std::string whole = killed_.files().at("mark");
+  std::string flipped = whole;
+  flipped[10] = static_cast<char>(flipped[10] ^ 1);
+  for (const std::string& mark :
+       {std::string(), whole.substr(0, 10), whole + "x", flipped,
+        whole + std::string(9'000, 'x')}) {
+    const auto kept = killed_.LoadWith("mark", mark);
+    ASSERT_TRUE(kept.ok()) << kept.status();
+    EXPECT_EQ(kept->records, DamageRecords());
+    EXPECT_THAT(kept->notes,
+                testing::ElementsAre(HasSubstr("mark is damaged")));
+    EXPECT_EQ(killed_.folder().Read("mark"), whole) << mark.size() << " bytes";
+    EXPECT_THAT(killed_.folder().Load()->notes, testing::IsEmpty());
+  }
+}
+
 // Copies of a journal's files, taken after each record.
 class OlderCopyTest : public testing::Test {
  protected:
