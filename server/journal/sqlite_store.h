@@ -37,6 +37,7 @@
 #include "base/file_system.h"
 #include "server/journal/durable_mark.h"
 #include "server/journal/frame.h"
+#include "server/journal/private_file.h"
 #include "server/journal/wal_check.h"
 
 struct sqlite3;
@@ -44,11 +45,6 @@ struct sqlite3;
 namespace lockstep::journal {
 
 inline constexpr uint32_t kFormatVersion = 1;
-
-enum class StoreAccess : uint8_t {
-  kWrite = 1,  // creates the folder and the journal if they do not exist
-  kInspect,    // changes no file but the lock
-};
 
 // What was read, up to the first damaged record.
 struct StoredJournal {
