@@ -137,6 +137,7 @@ void CoordinatorLoop::NoteTrouble(const absl::Status& trouble) {
   journal_trouble_ = std::string(trouble.message());
   journal_waits_->Set(trouble.ok() ? 0 : 1);
   if (wiring_.on_journal_trouble) wiring_.on_journal_trouble(trouble);
+  DeliverReleased();
   watches_.TouchAll();
   watches_.Update(loop_.clock().Now());
   ArmTimers();
@@ -156,6 +157,23 @@ absl::StatusOr<JobView> CoordinatorLoop::ViewOf(const JobName& job,
 void CoordinatorLoop::DeliverReleased() {
   for (const core::Effect& effect : gate_.Release()) {
     std::visit([this](const auto& e) { Deliver(e); }, effect);
+  }
+  if (!journal_trouble_.empty()) AnswerWithoutRoom();
+}
+
+// An operator would give up before there is room. A refusal promises nothing,
+// and is given as it is.
+void CoordinatorLoop::AnswerWithoutRoom() {
+  for (core::AdminReply& reply : gate_.TakeReplies()) {
+    if (reply.status.ok()) {
+      reply.status = absl::ResourceExhaustedError(
+          absl::StrCat("the coordinator cannot make this durable, because its "
+                       "journal's disk is full. The request waits, and is "
+                       "carried out when there is room, unless the coordinator "
+                       "ends before: ",
+                       journal_trouble_));
+    }
+    Deliver(reply);
   }
 }
 

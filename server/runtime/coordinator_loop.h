@@ -15,7 +15,8 @@
 // Errors:  a journal failure is final: no effect that promises something is
 //          sent any more, and `on_journal_failure` is called once. A full disk
 //          is none: effects wait until there is room, decisions of passes go on
-//          (durability_gate.h), and the views of all jobs have a warning.
+//          (durability_gate.h), operators are told that their requests are not
+//          durable, and the views of all jobs have a warning.
 
 #ifndef LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
 #define LOCKSTEP_SERVER_RUNTIME_COORDINATOR_LOOP_H_
@@ -100,7 +101,8 @@ class CoordinatorLoop {
 
   // --- Operator requests ----------------------------------------------------
   // Each callback is called once, with Unavailable if the daemon shuts down
-  // before there is an answer.
+  // before there is an answer, and with ResourceExhausted if the journal's disk
+  // is full: the request is then carried out once there is room.
   template <typename T>
   using Reply = absl::AnyInvocable<void(absl::StatusOr<T>)>;
   using Done = absl::AnyInvocable<void(absl::Status)>;
@@ -140,6 +142,7 @@ class CoordinatorLoop {
   void CompactIfDue();
   absl::StatusOr<JobView> ViewOf(const JobName& job, absl::Time now) const;
   void DeliverReleased();
+  void AnswerWithoutRoom();
   void Deliver(const core::Send& effect);
   void Deliver(const core::CloseSession& effect);
   void Deliver(const core::Persist& effect);

@@ -49,4 +49,14 @@ core::Effects DurabilityGate::Release() {
   return released;
 }
 
+std::vector<core::AdminReply> DurabilityGate::TakeReplies() {
+  std::vector<core::AdminReply> replies;
+  std::erase_if(held_, [&replies](const HeldEffect& held) {
+    const auto* reply = std::get_if<core::AdminReply>(&held.effect);
+    if (reply != nullptr) replies.push_back(*reply);
+    return reply != nullptr;
+  });
+  return replies;
+}
+
 }  // namespace lockstep::runtime

@@ -38,6 +38,10 @@ class DurabilityGate {
   // Persist.
   core::Effects Release();
 
+  // Removes and returns the answers to operators among the delayed effects, in
+  // order: for the time in which records cannot become durable.
+  std::vector<core::AdminReply> TakeReplies();
+
   size_t held() const { return held_.size(); }
 
  private:

@@ -332,16 +332,19 @@ class JournalTest(DurableTest):
         self.await_steps()
         seen = Path(f"/proc/{self.daemon.pid}/root{self.folder}/disk/fill")
         fill(seen)
-        waits = subprocess.Popen([BIN / "lockstepctl", "--address", self.address, "pause", "trouble"],
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.addCleanup(waits.wait)
+        for _ in range(2):
+            said = self.ctl("pause", "trouble")
+            self.assertEqual(said.returncode, 1, said.stderr)
+            self.assertIn("cannot make this durable, because its journal's disk is full", said.stderr)
+        self.assertIn("other", self.ctl("pause", "other").stderr)  # refused, as always
         warned = lambda: any("disk is full" in w for w in self.job().get("warnings", []))
         self.await_that(warned, "the alarm")
         self.await_steps()
-        self.assertIsNone(waits.poll(), "a promise without a record")
         seen.unlink()
-        self.assertEqual(waits.wait(PATIENCE), 0)
         self.await_that(lambda: not warned(), "the end of the alarm")
+        paused = lambda: [w.get("paused") for w in self.job().get("workers", [])] == [True, True]
+        self.await_that(paused, "the pause that waited")
+        self.assertEqual(self.ctl("resume", "trouble").returncode, 0)
         self.assertEqual(self.ctl("stop", "trouble").returncode, 0)
         self.expect_that_workers_succeed()
         self.daemon.send_signal(signal.SIGTERM)

@@ -421,5 +421,27 @@ TEST_F(CoordinatorLoopTest, AFullDiskIsAWarningOfEveryJobUntilThereIsRoom) {
   EXPECT_EQ(metrics_.Value({"lockstep_journal_waits_for_room"}), 0);
 }
 
+TEST_F(CoordinatorLoopTest, OnAFullDiskOperatorsAreToldThatNothingIsDurable) {
+  disk_.SetQuick(false);
+  std::promise<absl::Status> waiting;
+  loop_.CreateJob(SpecOf("one", 1), {},
+                  [&](absl::Status status) { waiting.set_value(status); });
+  disk_.WaitForRecords(1);
+  disk_.Tell(absl::ResourceExhaustedError("no room in /journal"));
+  const absl::Status told = waiting.get_future().get();
+  EXPECT_EQ(told.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(told.message()), HasSubstr("no room in /journal"));
+  EXPECT_EQ(Create(SpecOf("two", 1)).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Create(SpecOf("one", 2)).code(), absl::StatusCode::kAlreadyExists)
+      << "a refusal needs no record";
+  disk_.Finish(absl::OkStatus());
+  disk_.SetQuick(true);
+  disk_.Tell(absl::OkStatus());
+  AwaitIdle();
+  EXPECT_TRUE(Create(SpecOf("one", 1)).ok()) << "it was carried out";
+  EXPECT_TRUE(Create(SpecOf("three", 1)).ok());
+}
+
 }  // namespace
 }  // namespace lockstep::runtime
