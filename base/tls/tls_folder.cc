@@ -17,23 +17,10 @@ absl::Status In(const std::string& path, const absl::Status& status) {
                       absl::StrCat(path, ": ", status.message()));
 }
 
-absl::StatusOr<std::vector<X509Handle>> ReadCertificates(
-    const std::string& path) {
-  const absl::StatusOr<std::string> pem = ReadUserFile(path, kPemBytesMax);
-  if (!pem.ok()) return pem.status();
-  auto certificates = ParseCertificates(*pem);
-  if (!certificates.ok()) return In(path, certificates.status());
-  return certificates;
-}
-
-absl::StatusOr<KeyHandle> ReadKey(const std::string& path) {
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
   absl::Status fit = CheckSecretFile(path);
   if (!fit.ok()) return fit;
-  const absl::StatusOr<std::string> pem = ReadUserFile(path, kPemBytesMax);
-  if (!pem.ok()) return pem.status();
-  auto key = ParseKey(*pem);
-  if (!key.ok()) return In(path, key.status());
-  return key;
+  return ReadUserFile(path, kPemBytesMax);
 }
 
 }  // namespace
@@ -44,15 +31,21 @@ TlsFiles FilesIn(const std::string& folder) {
           .key = absl::StrCat(folder, "/", kKeyFile)};
 }
 
-absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
-                                                absl::Time now) {
+absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
+                                          absl::Time now) {
   const TlsFiles files = FilesIn(folder);
-  const auto roots = ReadCertificates(files.authority);
-  if (!roots.ok()) return roots.status();
-  const auto chain = ReadCertificates(files.certificate);
-  if (!chain.ok()) return chain.status();
-  const auto key = ReadKey(files.key);
-  if (!key.ok()) return key.status();
+  auto authority = ReadUserFile(files.authority, kPemBytesMax);
+  if (!authority.ok()) return authority.status();
+  const auto roots = ParseCertificates(*authority);
+  if (!roots.ok()) return In(files.authority, roots.status());
+  auto certificate = ReadUserFile(files.certificate, kPemBytesMax);
+  if (!certificate.ok()) return certificate.status();
+  const auto chain = ParseCertificates(*certificate);
+  if (!chain.ok()) return In(files.certificate, chain.status());
+  auto secret = ReadKeyFile(files.key);
+  if (!secret.ok()) return secret.status();
+  const auto key = ParseKey(*secret);
+  if (!key.ok()) return In(files.key, key.status());
   const bool pair =
       X509_check_private_key(chain->front().get(), key->get()) == 1;
   ERR_clear_error();
@@ -62,7 +55,17 @@ absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
   }
   const absl::Status good = CheckChain(*chain, *roots, now);
   if (!good.ok()) return In(files.certificate, good);
-  return FactsOf(*chain->front());
+  return TlsContents{.authority = *std::move(authority),
+                     .certificate = *std::move(certificate),
+                     .key = *std::move(secret),
+                     .facts = FactsOf(*chain->front())};
+}
+
+absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
+                                                absl::Time now) {
+  auto contents = ReadTlsFolder(folder, now);
+  if (!contents.ok()) return contents.status();
+  return std::move(contents->facts);
 }
 
 }  // namespace lockstep::tls

@@ -36,11 +36,22 @@ struct TlsFiles {
 };
 TlsFiles FilesIn(const std::string& folder);
 
-// The certificate's facts, if the files can be used at the time `now`. Errors
-// name the file: NotFound and other errors of the file system, InvalidArgument
-// (no PEM), FailedPrecondition (a key that others can read, that does not
-// belong to the certificate, a certificate that is expired or of another
-// authority).
+// The files as they were read, in PEM: they belong together.
+struct TlsContents {
+  std::string authority;
+  std::string certificate;
+  std::string key;
+  CertificateFacts facts;  // of the certificate
+};
+
+// The files, if they can be used at the time `now`. Errors name the file:
+// NotFound and other errors of the file system, InvalidArgument (no PEM),
+// FailedPrecondition (a key that others can read, that does not belong to the
+// certificate, a certificate that is expired or of another authority).
+absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
+                                          absl::Time now);
+
+// The facts alone.
 absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
                                                 absl::Time now);
 

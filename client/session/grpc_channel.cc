@@ -6,14 +6,15 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "client/session/grpc_stream.h"
 #include "lockstep/v1/session.grpc.pb.h"
-#include "proto/grpc_process.h"
 #include "proto/plan_chunks.h"
 
 namespace lockstep::session {
@@ -141,27 +142,64 @@ class StreamHandle : public ControlStream {
 
 class GrpcChannel : public ControlChannel {
  public:
-  explicit GrpcChannel(const std::shared_ptr<grpc::Channel>& channel)
-      : channel_(channel), stub_(v1::Coordinator::NewStub(channel)) {}
+  GrpcChannel(std::string address,
+              std::shared_ptr<proto::ClientCredentials> credentials)
+      : address_(std::move(address)), credentials_(std::move(credentials)) {}
   ~GrpcChannel() override { fetches_.CancelAndWait(); }
 
   // The session waits between attempts itself, by a monotonic clock. gRPC's
   // wait is one until a time of the wall clock: after that was set back an
   // hour, a channel whose connection failed would not try again for an hour.
   std::unique_ptr<ControlStream> Open(StreamHandler* handler) override {
-    grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+    const Line& line = CurrentLine();
+    grpc::experimental::ChannelResetConnectionBackoff(line.channel.get());
     return std::make_unique<StreamHandle>(
-        GrpcStream::Start(stub_.get(), handler));
+        GrpcStream::Start(line.stub.get(), handler));
   }
 
   void FetchPlan(const PlanRequest& request, absl::Duration timeout,
                  PlanCallback done) override {
-    Fetch::Start(stub_.get(), &fetches_, request, timeout, std::move(done));
+    Fetch::Start(LastLine().stub.get(), &fetches_, request, timeout,
+                 std::move(done));
   }
 
  private:
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::Coordinator::Stub> stub_;
+  struct Line {
+    std::shared_ptr<grpc::ChannelCredentials> credentials;
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::Coordinator::Stub> stub;
+  };
+
+  const Line& CurrentLine() {
+    auto credentials = credentials_->Current();
+    MutexLock lock(&mutex_);
+    if (lines_.empty() || lines_.back()->credentials != credentials) {
+      AddLine(std::move(credentials));
+    }
+    return *lines_.back();
+  }
+
+  const Line& LastLine() {
+    MutexLock lock(&mutex_);
+    if (lines_.empty()) AddLine(credentials_->Current());
+    return *lines_.back();
+  }
+
+  void AddLine(std::shared_ptr<grpc::ChannelCredentials> credentials)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto channel =
+        grpc::CreateCustomChannel(address_, credentials, Arguments());
+    auto stub = v1::Coordinator::NewStub(channel);
+    lines_.push_back(std::make_unique<const Line>(
+        Line{std::move(credentials), std::move(channel), std::move(stub)}));
+  }
+
+  const std::string address_;
+  const std::shared_ptr<proto::ClientCredentials> credentials_;
+  Mutex mutex_;
+  // One for each change of the certificates that a stream has met. They are
+  // kept: a gRPC thread must not release a channel last (grpc_stream.h).
+  std::vector<std::unique_ptr<const Line>> lines_ ABSL_GUARDED_BY(mutex_);
   Fetches fetches_;
 };
 
@@ -179,26 +217,23 @@ absl::Status CheckAddress(const std::string& address) {
 
 class GrpcChannels : public ChannelFactory {
  public:
-  explicit GrpcChannels(std::shared_ptr<grpc::ChannelCredentials> credentials)
-      : credentials_(std::move(credentials)) {
-    proto::StartGrpc();
-  }
+  explicit GrpcChannels(std::unique_ptr<proto::ClientCredentials> credentials)
+      : credentials_(std::move(credentials)) {}
 
   absl::StatusOr<std::unique_ptr<ControlChannel>> Make(
       const std::string& address) override {
     if (absl::Status ok = CheckAddress(address); !ok.ok()) return ok;
-    return std::make_unique<GrpcChannel>(
-        grpc::CreateCustomChannel(address, credentials_, Arguments()));
+    return std::make_unique<GrpcChannel>(address, credentials_);
   }
 
  private:
-  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const std::shared_ptr<proto::ClientCredentials> credentials_;
 };
 
 }  // namespace
 
 std::unique_ptr<ChannelFactory> MakeGrpcChannels(
-    std::shared_ptr<grpc::ChannelCredentials> credentials) {
+    std::unique_ptr<proto::ClientCredentials> credentials) {
   return std::make_unique<GrpcChannels>(std::move(credentials));
 }
 

@@ -5,7 +5,8 @@
 //
 // A broken connection is retried after 50 to 300 ms. A connection that is
 // silent for 10 s is pinged, and closed 5 s later. Each channel has its own
-// connection, even if several channels use one address.
+// connection, even if several channels use one address. A stream uses the
+// certificates that are in the TLS folder when it is opened.
 //
 // Threads: see control_channel.h; callbacks run on gRPC's threads, whose number
 //          does not depend on the number of streams.
@@ -16,15 +17,12 @@
 #include <memory>
 
 #include "client/session/control_channel.h"
-
-namespace grpc {
-class ChannelCredentials;
-}  // namespace grpc
+#include "proto/grpc_credentials.h"
 
 namespace lockstep::session {
 
 std::unique_ptr<ChannelFactory> MakeGrpcChannels(
-    std::shared_ptr<grpc::ChannelCredentials> credentials);
+    std::unique_ptr<proto::ClientCredentials> credentials);
 
 }  // namespace lockstep::session
 

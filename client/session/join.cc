@@ -102,7 +102,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   if (!complete.ok()) return complete.status();
   auto launch = session::LaunchOf(session::ProcessEnvironment);
   if (!launch.ok()) return launch.status();
-  auto credentials = proto::MakeClientCredentials(complete->tls_folder);
+  auto credentials = proto::ClientCredentials::Make(complete->tls_folder,
+                                                    &session::PrintWarning);
   if (!credentials.ok()) return credentials.status();
   auto joined = Impl::Join(
       *complete,

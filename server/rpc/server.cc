@@ -102,6 +102,7 @@ void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
 
 // A gRPC server behind a Listener.
 struct Listening {
+  std::shared_ptr<grpc::ServerCredentials> credentials;  // destroyed last
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Listener> listener;  // destroyed first: it calls HandOver
@@ -131,18 +132,22 @@ absl::StatusOr<std::unique_ptr<Listening>> Listen(grpc::ServerBuilder* builder,
                                                   const ServerOptions& options,
                                                   const std::string& tls_folder,
                                                   RpcLimits* limits) {
-  auto credentials = proto::MakeServerCredentials(tls_folder);
+  auto credentials = proto::MakeServerCredentials(
+      {.folder = tls_folder,
+       .interval = options.tls_interval,
+       .log = {.trouble = options.on_warning, .change = options.on_warning}});
   if (!credentials.ok()) return credentials.status();
   auto listener = Listener::Bind(address);
   if (!listener.ok()) return listener.status();
   auto listening = std::make_unique<Listening>();
+  listening->credentials = *std::move(credentials);
   listening->listener = *std::move(listener);
   SetIdleLimits(options, builder);
   RefuseCompression(builder);
   builder->SetMaxReceiveMessageSize(limits->GrpcMessageBytes());
   listening->acceptor = builder->experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-      *std::move(credentials));
+      listening->credentials);
   listening->server = builder->BuildAndStart();
   if (listening->server == nullptr) {
     return absl::InternalError("gRPC does not start a server");

@@ -6,8 +6,9 @@
 // ones continue (listener.h).
 //
 // Threads: gRPC's own, whose number does not grow with workers, one `ls-accept`
-// for each listener, and with files of tokens `ls-tokens`. Start, Shutdown and
-// the destructor from one thread, the rest from any.
+// for each listener, with files of tokens `ls-tokens`, and with certificates
+// `ls-certs`. Start, Shutdown and the destructor from one thread, the rest from
+// any.
 
 #ifndef LOCKSTEP_SERVER_RPC_SERVER_H_
 #define LOCKSTEP_SERVER_RPC_SERVER_H_
@@ -35,6 +36,7 @@ struct ServerOptions {
   // Certificates (base/tls/tls_folder.h), without which the server speaks
   // plaintext. The health listener always does.
   std::string tls_folder;
+  absl::Duration tls_interval = absl::Seconds(2);  // they are read again
   // Allows plaintext beyond this machine.
   bool insecure = false;
   TokenGate gate;
@@ -49,7 +51,7 @@ struct ServerOptions {
   absl::Duration handshake_timeout = absl::Seconds(10);
   absl::Duration idle_timeout = absl::Minutes(1);
   // Receives log lines: that connections are refused, and accepted again; that
-  // tokens have changed, or their files cannot be used.
+  // tokens or certificates have changed, or their files cannot be used.
   // Called on any thread. May be empty.
   std::function<void(const std::string&)> on_warning;
 };
@@ -58,7 +60,7 @@ class Server {
  public:
   // Starts serving. FailedPrecondition: an address that is reachable from other
   // machines, without certificates or `insecure`; and the errors of
-  // CheckTlsFolder. Unavailable: an address that cannot be bound;
+  // ReadTlsFolder. Unavailable: an address that cannot be bound;
   // the message names it. ResourceExhausted: too few descriptors. `loop` must
   // outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(

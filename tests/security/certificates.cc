@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -43,6 +44,10 @@ class Maker {
         .self_signed =
             Write("self-signed", other.pem().certificate, other.pem()),
         .strange_worker = Issue(other, {"stranger", kWorker, {}, now}),
+        .strange_operator =
+            Issue(other, {"strange-operator", kOperator, {}, now}),
+        .strange_coordinator =
+            Issue(other, {"strange-coordinator", kCoordinator, here, now}),
         .worker_as_server = Issue(own, {"mallory", kWorker, here, now}),
     };
   }
@@ -93,6 +98,10 @@ void WriteIdentity(const std::string& folder, const std::string& authority,
                        WriteSecretFile(files.key, own.key).ok() &&
                        WriteSecretFile(files.certificate, own.certificate).ok();
   Check(written, "the test's certificates can be written");
+}
+
+void CopyOver(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::trunc) << text;
 }
 
 ToolOutcome RunProgram(std::vector<std::string> command) {

@@ -43,6 +43,8 @@ struct Certificates {
   Identity elsewhere;         // a coordinator of another host
   Identity self_signed;       // accepts only itself
   Identity strange_worker;    // of another authority, which it accepts
+  Identity strange_operator;  // of the same other authority, as the next
+  Identity strange_coordinator;
   Identity worker_as_server;  // a worker's with a host name
 };
 const Certificates& TheCertificates();
@@ -50,6 +52,9 @@ const Certificates& TheCertificates();
 // Writes files as certs::... does, without checking them.
 void WriteIdentity(const std::string& folder, const std::string& authority,
                    const certs::PemPair& own);
+
+// As cp does: the file is empty for a moment, and keeps its mode.
+void CopyOver(const std::string& path, const std::string& text);
 
 struct ToolOutcome {
   int code = -1;

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
+#include "base/tls/live_tls_folder.h"
 #include "base/tls/tls_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -192,6 +193,94 @@ TEST(TlsFolderTest, RefusesTextThatIsNoCertificate) {
                  "DEK-Info: AES-256-CBC,00000000000000000000000000000000\n\n"
                  "AAAA\n-----END EC PRIVATE KEY-----\n"});
   EXPECT_THAT(std::string(Trouble(folder).message()), HasSubstr("passphrase"));
+}
+
+// --- Folders that change ----------------------------------------------------
+
+class LiveTlsFolderTest : public testing::Test {
+ protected:
+  LiveTlsFolderTest() {
+    WriteIdentity(folder_, made_.worker.authority, made_.worker.own);
+    auto live = tls::LiveTlsFolder::Open(
+        folder_, absl::Now(),
+        {.trouble =
+             [this](const std::string& line) { troubles_.push_back(line); },
+         .change =
+             [this](const std::string& line) { changes_.push_back(line); }});
+    EXPECT_TRUE(live.ok()) << live.status();
+    live_ = *std::move(live);
+  }
+
+  const Certificates& made_ = TheCertificates();
+  const TestFolder scratch_;
+  const std::string folder_ = scratch_.File("worker");
+  const tls::TlsFiles files_ = tls::FilesIn(folder_);
+  std::vector<std::string> troubles_;
+  std::vector<std::string> changes_;
+  std::unique_ptr<tls::LiveTlsFolder> live_;
+};
+
+TEST_F(LiveTlsFolderTest, FilesThatCannotBeUsedReplaceNothingAndAreToldOnce) {
+  const auto before = live_->current();
+  EXPECT_EQ(live_->Look(absl::Now()), before);
+  const certs::PemPair& own = made_.worker.own;
+  const std::string& authority = made_.worker.authority;
+  const struct {
+    const std::string* path;
+    std::string text;
+  } broken[] = {
+      {&files_.key, ""},
+      {&files_.key, own.key.substr(0, own.key.size() / 2)},
+      {&files_.key, made_.operator_.own.key},
+      {&files_.certificate, ""},
+      {&files_.certificate, own.certificate.substr(0, 300)},
+      {&files_.certificate, made_.operator_.own.certificate},
+      {&files_.authority, ""},
+      {&files_.authority, authority.substr(0, authority.size() / 2)},
+      {&files_.authority, made_.strange_worker.authority},
+  };
+  size_t told = 0;
+  for (const auto& [path, text] : broken) {
+    SCOPED_TRACE(*path + " with " + text);
+    const std::string whole = ContentsOf(*path);
+    CopyOver(*path, text);
+    EXPECT_EQ(live_->Look(absl::Now()), before);
+    EXPECT_EQ(live_->Look(absl::Now()), before);
+    EXPECT_EQ(live_->current(), before);
+    ASSERT_EQ(troubles_.size(), ++told);
+    EXPECT_THAT(troubles_.back(),
+                AllOf(HasSubstr(folder_), HasSubstr("stay in use")));
+    CopyOver(*path, whole);
+    EXPECT_EQ(live_->Look(absl::Now()), before);
+  }
+  EXPECT_EQ(troubles_.size(), told);
+  EXPECT_THAT(changes_, testing::IsEmpty());
+}
+
+TEST_F(LiveTlsFolderTest, FilesThatAreGoneOrPublicOrExpiredReplaceNothing) {
+  const auto before = live_->current();
+  fs::permissions(files_.key, fs::perms(0644));
+  EXPECT_EQ(live_->Look(absl::Now()), before);
+  fs::remove(files_.key);
+  EXPECT_EQ(live_->Look(absl::Now()), before);
+  WriteIdentity(folder_, made_.worker.authority, made_.expired_worker.own);
+  EXPECT_EQ(live_->Look(absl::Now()), before);
+  EXPECT_THAT(troubles_,
+              testing::ElementsAre(HasSubstr("chmod 600"), HasSubstr("tls.key"),
+                                   HasSubstr("expired at")));
+}
+
+TEST_F(LiveTlsFolderTest, GoodFilesAreUsedAndTheirChangeIsTold) {
+  CopyOver(files_.key, made_.operator_.own.key);
+  live_->Look(absl::Now());
+  CopyOver(files_.certificate, made_.operator_.own.certificate);
+  const auto now = live_->Look(absl::Now());
+  EXPECT_EQ(now->facts.common_name, "alice");
+  EXPECT_EQ(now->key, made_.operator_.own.key);
+  EXPECT_EQ(live_->current(), now);
+  EXPECT_EQ(troubles_.size(), 1u);
+  EXPECT_THAT(changes_, testing::ElementsAre(
+                            AllOf(HasSubstr(folder_), HasSubstr("alice"))));
 }
 
 }  // namespace

@@ -3,15 +3,25 @@
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/security/server_credentials.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "base/tls/probe.h"
+#include "base/tls/tls_folder.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/grpc_credentials.h"
@@ -21,6 +31,8 @@
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/scripted_worker.h"
+#include "tests/support/paths.h"
+#include "tests/support/program.h"
 #include "tools/rpc/admin_client.h"
 
 namespace lockstep::security {
@@ -84,9 +96,10 @@ TEST_F(TlsTest, AWorkersCertificateJoinsAndOperatesNothing) {
   EXPECT_EQ(listed.code(), StatusCode::kPermissionDenied) << listed;
   EXPECT_THAT(std::string(listed.message()),
               AllOf(HasSubstr("worker"), HasSubstr("operator's")));
-  const auto credentials = proto::MakeClientCredentials(made_.worker.folder);
+  const auto credentials = proto::ClientCredentials::Make(made_.worker.folder);
   ASSERT_TRUE(credentials.ok()) << credentials.status();
-  rpc::StreamLine line(grpc::CreateChannel(daemon_.address(), *credentials));
+  rpc::StreamLine line(
+      grpc::CreateChannel(daemon_.address(), (*credentials)->Current()));
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
   worker.PostHello();
   worker.Register();
@@ -94,9 +107,10 @@ TEST_F(TlsTest, AWorkersCertificateJoinsAndOperatesNothing) {
 }
 
 TEST_F(TlsTest, ClientsWithBadCertificatesAreRefusedAndAJobGoesOn) {
-  const auto credentials = proto::MakeClientCredentials(made_.worker.folder);
+  const auto credentials = proto::ClientCredentials::Make(made_.worker.folder);
   ASSERT_TRUE(credentials.ok());
-  rpc::StreamLine line(grpc::CreateChannel(daemon_.address(), *credentials));
+  rpc::StreamLine line(
+      grpc::CreateChannel(daemon_.address(), (*credentials)->Current()));
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
   worker.PostHello();
   const std::string& authority = made_.coordinator.authority;
@@ -202,10 +216,13 @@ TEST(RotationTest, ARunningServerLoadsNewFilesAndOpenStreamsGoOn) {
   const TestFolder scratch;
   const std::string folder = scratch.File("coordinator");
   WriteIdentity(folder, made.coordinator.authority, made.coordinator.own);
-  InProcessDaemon daemon(WithTls(folder));
-  const auto credentials = proto::MakeClientCredentials(made.worker.folder);
+  rpc::ServerOptions options = WithTls(folder);
+  options.tls_interval = absl::Milliseconds(5);
+  InProcessDaemon daemon(options);
+  const auto credentials = proto::ClientCredentials::Make(made.worker.folder);
   ASSERT_TRUE(credentials.ok());
-  rpc::StreamLine line(grpc::CreateChannel(daemon.address(), *credentials));
+  rpc::StreamLine line(
+      grpc::CreateChannel(daemon.address(), (*credentials)->Current()));
   ScriptedWorker worker(&line, SpecOf("digits", 1), "worker-0");
   worker.PostHello();
 
@@ -221,14 +238,111 @@ TEST(RotationTest, ARunningServerLoadsNewFilesAndOpenStreamsGoOn) {
   EXPECT_TRUE(
       Eventually([&] { return strange() == StatusCode::kPermissionDenied; }));
   // Then the old one no longer is.
-  WriteIdentity(folder, made.strange_worker.authority, made.coordinator.own);
+  WriteIdentity(folder, made.strange_worker.authority,
+                made.strange_coordinator.own);
   EXPECT_TRUE(Eventually([&] {
-    return CodeOfList(ChannelOf(daemon.address(), made.operator_,
-                                made.coordinator.authority)) ==
+    return CodeOfList(ChannelOf(
+               daemon.address(), made.operator_,
+               made.coordinator.authority + made.strange_worker.authority)) ==
            StatusCode::kUnavailable;
   }));
+  EXPECT_EQ(List(daemon.address(), made.strange_operator.folder),
+            absl::OkStatus());
   worker.Register();
   EXPECT_NE(worker.AwaitPlan(), "");
+}
+
+// In place, as cp does. After each there is a pair that gRPC must not see.
+const std::vector<std::function<void(const std::string&)>>& WaysToBreak() {
+  static const Certificates& made = TheCertificates();
+  static const std::vector<std::function<void(const std::string&)>> ways = {
+      [](const std::string& folder) { CopyOver(tls::FilesIn(folder).key, ""); },
+      [](const std::string& folder) {
+        CopyOver(tls::FilesIn(folder).key, made.strange_worker.own.key);
+      },
+      [](const std::string& folder) {
+        const std::string path = tls::FilesIn(folder).certificate;
+        const std::string whole = ContentsOf(path);
+        CopyOver(path, whole.substr(0, whole.size() / 2));
+      },
+      [](const std::string& folder) {
+        CopyOver(tls::FilesIn(folder).authority, "");
+      },
+  };
+  return ways;
+}
+
+// A log that other threads write.
+class Lines {
+ public:
+  void Add(const std::string& line) {
+    MutexLock lock(&mutex_);
+    lines_.push_back(line);
+  }
+  int Count(const std::string& text) const {
+    MutexLock lock(&mutex_);
+    return static_cast<int>(std::count_if(
+        lines_.begin(), lines_.end(),
+        [&](const auto& line) { return absl::StrContains(line, text); }));
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::vector<std::string> lines_ ABSL_GUARDED_BY(mutex_);
+};
+
+TEST(RotationTest, ARunningServerKeepsItsCertificatesWhileFilesAreBroken) {
+  const Certificates& made = TheCertificates();
+  const TestFolder scratch;
+  const std::string folder = scratch.File("coordinator");
+  WriteIdentity(folder, made.coordinator.authority, made.coordinator.own);
+  Lines log;
+  rpc::ServerOptions options = WithTls(folder);
+  options.tls_interval = absl::Milliseconds(5);
+  options.on_warning = [&](const std::string& line) { log.Add(line); };
+  InProcessDaemon daemon(options);
+  int broken = 0;
+  for (const auto& break_files : WaysToBreak()) {
+    break_files(folder);
+    ++broken;
+    ASSERT_TRUE(Eventually([&] { return log.Count("stay in use") == broken; }));
+    EXPECT_EQ(CodeOfList(ChannelOf(daemon.address(), made.operator_,
+                                   made.coordinator.authority)),
+              StatusCode::kOk)
+        << broken;
+  }
+  EXPECT_EQ(log.Count("have changed"), 0);
+  WriteIdentity(folder, made.strange_coordinator.authority,
+                made.strange_coordinator.own);
+  ASSERT_TRUE(Eventually([&] { return log.Count("have changed") == 1; }));
+  EXPECT_EQ(CodeOfList(ChannelOf(daemon.address(), made.strange_operator,
+                                 made.strange_coordinator.authority)),
+            StatusCode::kOk);
+}
+
+TEST(RotationTest, AnAdminClientKeepsItsCertificatesWhileFilesAreBroken) {
+  const Certificates& made = TheCertificates();
+  const TestFolder scratch;
+  const std::string folder = scratch.File("operator");
+  WriteIdentity(folder, made.operator_.authority, made.operator_.own);
+  Lines log;
+  auto daemon =
+      std::make_unique<InProcessDaemon>(WithTls(made.coordinator.folder));
+  ctl::AdminClient admin(
+      {.addresses = daemon->address(),
+       .tls_folder = folder,
+       .deadline = absl::Seconds(30),
+       .on_warning = [&](const auto& line) { log.Add(line); }});
+  EXPECT_EQ(admin.ListJobs().status(), absl::OkStatus());
+  int broken = 0;
+  for (const auto& break_files : WaysToBreak()) {
+    break_files(folder);
+    EXPECT_EQ(admin.ListJobs().status(), absl::OkStatus());
+    EXPECT_EQ(log.Count("stay in use"), ++broken);
+  }
+  // The next call has the new ones, on the same object.
+  WriteIdentity(folder, made.worker.authority, made.worker.own);
+  EXPECT_EQ(admin.ListJobs().status().code(), StatusCode::kPermissionDenied);
 }
 
 // --- The daemon -------------------------------------------------------------
@@ -254,6 +368,81 @@ TEST(DaemonTlsTest, ChecksItsCertificatesAtTheStart) {
                   made.coordinator.folder});
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.output, HasSubstr("--insecure"));
+}
+
+std::string AddressOf(Program* daemon) {
+  return std::string(
+      absl::StripPrefix(daemon->ReadLine(), "lockstepd listening on "));
+}
+
+// Outlives its coordinator's authority: the files of both sides are broken,
+// then replaced by those of another authority, then both connect anew.
+TEST(DaemonTlsTest, DaemonAndWorkerLiveWhileTheirFilesAreReplacedByCopying) {
+  const Certificates& made = TheCertificates();
+  const TestFolder scratch;
+  const std::string own = scratch.File("coordinator");
+  const std::string workers = scratch.File("worker");
+  WriteIdentity(own, made.coordinator.authority, made.coordinator.own);
+  WriteIdentity(workers, made.worker.authority, made.worker.own);
+  const auto start = [&](const std::string& listen) {
+    return std::make_unique<Program>(std::vector<std::string>{
+        ProgramPath("lockstepd"), "--listen", listen, "--tls", own});
+  };
+  auto daemon = start("127.0.0.1:0");
+  const std::string address = AddressOf(daemon.get());
+  Program worker({"/usr/bin/env", absl::StrCat("LOCKSTEP_ADDRESS=", address),
+                  "LOCKSTEP_JOB=digits", "LOCKSTEP_WORLD_SIZE=1",
+                  "LOCKSTEP_WORKER_NAME=worker-0",
+                  absl::StrCat("LOCKSTEP_TLS=", workers),
+                  ProgramPath("trouble_worker"), "100000000", "quiet=20"});
+  for (std::string line; line != "at 19";) {
+    line = worker.ReadLine();
+    ASSERT_NE(line, "") << worker.Errors() << daemon->Errors();
+  }
+  const auto count = [&](const char* text) {
+    int found = 0;
+    for (const auto part : absl::StrSplit(daemon->Errors(), '\n')) {
+      found += absl::StrContains(part, text);
+    }
+    return found;
+  };
+  int broken = 0;
+  for (const auto& break_files : WaysToBreak()) {
+    break_files(own);
+    break_files(workers);
+    ++broken;
+    ASSERT_TRUE(Eventually([&] { return count("stay in use") == broken; }))
+        << daemon->Errors();
+    EXPECT_EQ(List(address, made.operator_.folder), absl::OkStatus());
+  }
+  for (const auto& [folder, identity] :
+       {std::pair{own, made.strange_coordinator},
+        std::pair{workers, made.strange_worker}}) {
+    const tls::TlsFiles files = tls::FilesIn(folder);
+    CopyOver(files.authority, identity.authority);
+    CopyOver(files.certificate, identity.own.certificate);
+    CopyOver(files.key, identity.own.key);
+  }
+  ASSERT_TRUE(Eventually([&] { return count("have changed") == 1; }))
+      << daemon->Errors();
+  EXPECT_EQ(List(address, made.strange_operator.folder), absl::OkStatus());
+
+  // The worker connects again, and only its new certificate is accepted now.
+  daemon->Signal(SIGKILL);
+  daemon->Wait();
+  daemon = start(address);
+  ASSERT_EQ(AddressOf(daemon.get()), address);
+  ctl::AdminClient admin({.addresses = address,
+                          .tls_folder = made.strange_operator.folder,
+                          .deadline = absl::Seconds(30)});
+  EXPECT_TRUE(Eventually([&] {
+    const auto view = admin.DescribeJob({"digits"});
+    return view.ok() && view->state == JobState::kRunning;
+  })) << worker.Errors();
+  EXPECT_EQ(admin.CommandJob({"digits"}, JobCommand::kStop, ""),
+            absl::OkStatus());
+  EXPECT_THAT(worker.ReadAll(), HasSubstr("done"));
+  EXPECT_EQ(worker.Wait(), 0) << worker.Errors();
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ int ExitCode(const absl::Status& status) {
 AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address,
                       .token = common.token,
-                      .tls_folder = common.tls_folder});
+                      .tls_folder = common.tls_folder,
+                      .on_warning = &Warn});
 }
 
 // `job`, or the only job if it is empty (choose_job.h).

@@ -20,6 +20,7 @@
 #include "base/user_file.h"
 #include "spec/spec_text.h"
 #include "tools/ctl/ask_for_job.h"
+#include "tools/ctl/print.h"
 #include "tools/launch/own_address.h"
 
 namespace lockstep::ctl {
@@ -186,7 +187,8 @@ void LocalLaunch::WatchStalls() {
       JobName{job_.spec.name},
       AdminClientOptions{.addresses = place_.address,
                          .token = OwnToken(),
-                         .tls_folder = place_.tls_folder},
+                         .tls_folder = place_.tls_folder,
+                         .on_warning = &Warn},
       [job = job_.spec.name](const std::string& stall) {
         absl::FPrintF(stderr, "lockstepctl: job %s: %s\n", job,
                       Printable(stall));

@@ -20,6 +20,9 @@ void Print(const std::string& text);
 // exit code, 1.
 int Refuse(const absl::Status& status);
 
+// Writes a line to standard error: the command goes on.
+void Warn(const std::string& line);
+
 // Each result ends with a newline. docs/lockstepctl.md lists the JSON fields;
 // durations are in seconds, state names in lower case.
 std::string JobsAsText(const std::vector<JobSummary>& jobs);

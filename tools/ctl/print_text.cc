@@ -216,6 +216,10 @@ int Refuse(const absl::Status& status) {
   return 1;
 }
 
+void Warn(const std::string& line) {
+  absl::FPrintF(stderr, "lockstepctl: warning: %s\n", Printable(line));
+}
+
 std::string JobsAsText(const std::vector<JobSummary>& jobs) {
   std::vector<std::vector<std::string>> rows = {
       {"job", "state", "epoch", "step", "ready"}};

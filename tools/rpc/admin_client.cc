@@ -15,7 +15,6 @@
 #include "lockstep/v1/admin.grpc.pb.h"
 #include "proto/codec.h"
 #include "proto/grpc_credentials.h"
-#include "proto/grpc_process.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -64,14 +63,15 @@ class WatchCall {
 
 // One stub per address; the one that answered last is first.
 struct AdminClient::Stubs {
-  absl::Status credentials;
+  absl::StatusOr<std::unique_ptr<proto::ClientCredentials>> credentials;
+  std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
   std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
   WatchCall watch;
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
-    if (!credentials.ok()) return credentials;
+    if (absl::Status fit = Refresh(options); !fit.ok()) return fit;
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
     for (size_t i = 0; i < by_address.size(); ++i) {
       grpc::ClientContext context;
@@ -87,6 +87,22 @@ struct AdminClient::Stubs {
     return NobodyAnswers(options, status);
   }
 
+  // Makes the stubs, and makes them again when the certificates have changed.
+  absl::Status Refresh(const AdminClientOptions& options) {
+    if (!credentials.ok()) return credentials.status();
+    const auto current = (*credentials)->Current();
+    if (current == std::exchange(used, current)) return absl::OkStatus();
+    grpc::ChannelArguments arguments;
+    // A description of 100,000 parameters is larger than gRPC's default limit.
+    arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
+    by_address.clear();
+    for (const std::string& address : Split(options.addresses)) {
+      by_address.push_back(v1::Admin::NewStub(
+          grpc::CreateCustomChannel(address, current, arguments)));
+    }
+    return absl::OkStatus();
+  }
+
   static absl::Status NobodyAnswers(const AdminClientOptions& options,
                                     const grpc::Status& last) {
     const absl::Status trouble =
@@ -99,19 +115,9 @@ struct AdminClient::Stubs {
 };
 
 AdminClient::AdminClient(const AdminClientOptions& options)
-    : options_(options), stubs_(std::make_unique<Stubs>()) {
-  proto::StartGrpc();
-  grpc::ChannelArguments arguments;
-  // A description of 100,000 parameters is larger than gRPC's default limit.
-  arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
-  const auto credentials = proto::MakeClientCredentials(options.tls_folder);
-  stubs_->credentials = credentials.status();
-  if (!credentials.ok()) return;
-  for (const std::string& address : Split(options.addresses)) {
-    stubs_->by_address.push_back(v1::Admin::NewStub(
-        grpc::CreateCustomChannel(address, *credentials, arguments)));
-  }
-}
+    : options_(options),
+      stubs_(new Stubs{.credentials = proto::ClientCredentials::Make(
+                           options.tls_folder, options.on_warning)}) {}
 
 AdminClient::~AdminClient() = default;
 
@@ -169,7 +175,7 @@ absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
 absl::Status AdminClient::WatchJob(
     const JobName& job, const std::function<bool(const JobView&)>& on_view) {
   const auto request = About<v1::WatchJobRequest>(job, options_.token);
-  if (!stubs_->credentials.ok()) return stubs_->credentials;
+  if (absl::Status fit = stubs_->Refresh(options_); !fit.ok()) return fit;
   grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
   for (const auto& stub : stubs_->by_address) {
     grpc::ClientContext context;

@@ -3,7 +3,7 @@
 // Threads: one at a time, except CancelWatch. Calls block.
 // Errors:  Unavailable, with the addresses, if no coordinator answers in time;
 //          else the status of the service. A TLS folder that cannot be used
-//          fails each call.
+//          at first fails each call; later the former certificates stay in use.
 
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
@@ -27,6 +27,9 @@ struct AdminClientOptions {
   std::string token;
   std::string tls_folder;  // empty: plaintext
   absl::Duration deadline = absl::Seconds(5);
+  // Receives a line when the certificates in `tls_folder` were replaced by ones
+  // that cannot be used. May be empty.
+  std::function<void(const std::string&)> on_warning;
 };
 
 class AdminClient {

@@ -1,0 +1,69 @@
+#include "base/tls/live_tls_folder.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+
+namespace lockstep::tls {
+namespace {
+
+bool HaveSameFiles(const TlsContents& one, const TlsContents& other) {
+  return one.authority == other.authority &&
+         one.certificate == other.certificate && one.key == other.key;
+}
+
+void Say(const std::function<void(const std::string&)>& log,
+         const std::string& line) {
+  if (log) log(line);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LiveTlsFolder>> LiveTlsFolder::Open(
+    const std::string& folder, absl::Time now, TlsFolderLog log) {
+  auto contents = ReadTlsFolder(folder, now);
+  if (!contents.ok()) return contents.status();
+  return absl::WrapUnique(
+      new LiveTlsFolder(folder, std::move(log), *std::move(contents)));
+}
+
+LiveTlsFolder::LiveTlsFolder(std::string folder, TlsFolderLog log,
+                             TlsContents contents)
+    : folder_(std::move(folder)),
+      log_(std::move(log)),
+      contents_(std::make_shared<const TlsContents>(std::move(contents))) {}
+
+std::shared_ptr<const TlsContents> LiveTlsFolder::Look(absl::Time now) {
+  auto read = ReadTlsFolder(folder_, now);
+  MutexLock lock(&mutex_);
+  const std::string trouble(read.status().message());
+  const bool is_new = trouble != std::exchange(trouble_, trouble);
+  if (!read.ok()) {
+    if (is_new) {
+      Say(log_.trouble,
+          absl::StrCat("the certificates in ", folder_,
+                       " cannot be used, and those that were read before stay "
+                       "in use: ",
+                       trouble));
+    }
+    return contents_;
+  }
+  if (HaveSameFiles(*read, *contents_)) return contents_;
+  contents_ = std::make_shared<const TlsContents>(*std::move(read));
+  Say(log_.change,
+      absl::StrCat(
+          "the certificates in ", folder_,
+          " have changed: new connections use that of ",
+          contents_->facts.common_name, ", which is valid until ",
+          absl::FormatTime("%Y-%m-%d %H:%M UTC", contents_->facts.until,
+                           absl::UTCTimeZone())));
+  return contents_;
+}
+
+std::shared_ptr<const TlsContents> LiveTlsFolder::current() const {
+  MutexLock lock(&mutex_);
+  return contents_;
+}
+
+}  // namespace lockstep::tls
