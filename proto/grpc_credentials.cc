@@ -89,14 +89,15 @@ class LiveServerCredentials final : public grpc::ServerCredentials {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ClientCredentials>> ClientCredentials::Make(
-    const std::string& tls_folder,
+    const std::string& tls_folder, std::vector<tls::CertificateRole> roles,
     std::function<void(const std::string&)> on_trouble) {
   StartGrpc();
   if (tls_folder.empty()) {
     return absl::WrapUnique(new ClientCredentials(nullptr));
   }
-  auto folder = tls::LiveTlsFolder::Open(tls_folder, absl::Now(),
-                                         {.trouble = std::move(on_trouble)});
+  auto folder =
+      tls::LiveTlsFolder::Open(tls_folder, std::move(roles), absl::Now(),
+                               {.trouble = std::move(on_trouble)});
   if (!folder.ok()) return folder.status();
   return absl::WrapUnique(new ClientCredentials(*std::move(folder)));
 }
@@ -120,8 +121,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const ServerTls& options) {
   StartGrpc();
   if (options.folder.empty()) return grpc::InsecureServerCredentials();
-  auto folder =
-      tls::LiveTlsFolder::Open(options.folder, absl::Now(), options.log);
+  auto folder = tls::LiveTlsFolder::Open(options.folder,
+                                         {tls::CertificateRole::kCoordinator},
+                                         absl::Now(), options.log);
   if (!folder.ok()) return folder.status();
   return std::make_shared<LiveServerCredentials>(*std::move(folder),
                                                  options.interval);

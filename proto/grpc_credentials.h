@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -35,10 +36,11 @@ namespace lockstep::proto {
 // have changed.
 class ClientCredentials {
  public:
-  // An empty folder: plaintext. `on_trouble` receives TlsFolderLog::trouble,
+  // An empty folder: plaintext. Its certificate must have one of `roles`.
+  // `on_trouble` receives TlsFolderLog::trouble,
   // and may be empty.
   static absl::StatusOr<std::unique_ptr<ClientCredentials>> Make(
-      const std::string& tls_folder,
+      const std::string& tls_folder, std::vector<tls::CertificateRole> roles,
       std::function<void(const std::string&)> on_trouble = {});
 
   // Reads the files again. The same object until they change.
@@ -54,7 +56,7 @@ class ClientCredentials {
 };
 
 struct ServerTls {
-  std::string folder;  // empty: plaintext
+  std::string folder;  // with a coordinator's certificate; empty: plaintext
   // A thread ls-certs reads the files again in each interval.
   absl::Duration interval = absl::Seconds(2);
   tls::TlsFolderLog log;  // on that thread

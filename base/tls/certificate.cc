@@ -93,22 +93,17 @@ std::vector<std::string> HostsOf(const X509& certificate) {
   return hosts;
 }
 
-std::string NameOf(const X509& certificate) {
-  const std::string name = FactsOf(certificate).common_name;
-  return name.empty() ? "without a common name" : absl::StrCat("of ", name);
-}
-
 absl::Status Explain(int error, const X509& leaf, const X509& at) {
   const absl::Time from = TimeOf(X509_get0_notBefore(&at));
   const absl::Time until = TimeOf(X509_get0_notAfter(&at));
   switch (error) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
       return absl::FailedPreconditionError(absl::StrCat(
-          "the certificate ", NameOf(at), " expired at ", Day(until)));
+          "the certificate ", FactsOf(at).Owner(), " expired at ", Day(until)));
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      return absl::FailedPreconditionError(
-          absl::StrCat("the certificate ", NameOf(at), " is not valid before ",
-                       Day(from), ": is this host's clock right?"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the certificate ", FactsOf(at).Owner(), " is not valid before ",
+          Day(from), ": is this host's clock right?"));
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
@@ -116,11 +111,11 @@ absl::Status Explain(int error, const X509& leaf, const X509& at) {
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
       return absl::FailedPreconditionError(
-          absl::StrCat("the certificate ", NameOf(leaf),
+          absl::StrCat("the certificate ", FactsOf(leaf).Owner(),
                        " is not signed by the authority of ca.crt"));
     default:
       return absl::FailedPreconditionError(absl::StrCat(
-          "the certificate ", NameOf(leaf),
+          "the certificate ", FactsOf(leaf).Owner(),
           " is not valid: ", X509_verify_cert_error_string(error)));
   }
 }
@@ -159,6 +154,11 @@ bool CertificateFacts::IsOperator() const {
   return std::find(units.begin(), units.end(), kOperatorUnit) != units.end();
 }
 
+std::string CertificateFacts::Owner() const {
+  return common_name.empty() ? "without a common name"
+                             : absl::StrCat("of ", common_name);
+}
+
 CertificateFacts FactsOf(const X509& certificate) {
   const X509_NAME* const subject = X509_get_subject_name(&certificate);
   const std::vector<std::string> names = Entries(subject, NID_commonName);
@@ -166,6 +166,24 @@ CertificateFacts FactsOf(const X509& certificate) {
           .units = Entries(subject, NID_organizationalUnitName),
           .hosts = HostsOf(certificate),
           .until = TimeOf(X509_get0_notAfter(&certificate))};
+}
+
+std::string RoleText(CertificateRole role) {
+  switch (role) {
+    case CertificateRole::kCoordinator: return "a coordinator's";
+    case CertificateRole::kWorker: return "a worker's";
+    case CertificateRole::kOperator: return "an operator's";
+  }
+  Fatal("no role of a certificate");
+}
+
+bool HasRole(X509* certificate, CertificateRole role) {
+  if (role == CertificateRole::kCoordinator) {
+    return X509_check_purpose(certificate, X509_PURPOSE_SSL_SERVER, 0) == 1;
+  }
+  return X509_check_purpose(certificate, X509_PURPOSE_SSL_CLIENT, 0) == 1 &&
+         FactsOf(*certificate).IsOperator() ==
+             (role == CertificateRole::kOperator);
 }
 
 absl::Status CheckChain(const std::vector<X509Handle>& chain,

@@ -27,6 +27,9 @@ namespace lockstep::tls {
 // The organisational unit of certificates that may operate jobs.
 inline constexpr char kOperatorUnit[] = "operator";
 
+// What a certificate is for.
+enum class CertificateRole { kCoordinator = 1, kWorker, kOperator };
+
 struct FreeX509 {
   void operator()(X509* certificate) const { X509_free(certificate); }
 };
@@ -51,8 +54,18 @@ struct CertificateFacts {
   absl::Time until;                // the end of its validity
 
   bool IsOperator() const;
+  // "of alice", or "without a common name".
+  std::string Owner() const;
 };
 CertificateFacts FactsOf(const X509& certificate);
+
+// "a worker's".
+std::string RoleText(CertificateRole role);
+
+// By its usages and its unit. One whose usages are not limited, or that may
+// both serve and connect, is of two roles: a coordinator's, and a worker's or
+// an operator's.
+bool HasRole(X509* certificate, CertificateRole role);
 
 // OK if `chain` (a leaf and intermediate certificates) leads to one of `roots`
 // at the time `now`. FailedPrecondition: expired, not valid yet, or signed by

@@ -21,21 +21,24 @@ void Say(const std::function<void(const std::string&)>& log,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LiveTlsFolder>> LiveTlsFolder::Open(
-    const std::string& folder, absl::Time now, TlsFolderLog log) {
-  auto contents = ReadTlsFolder(folder, now);
+    const std::string& folder, std::vector<CertificateRole> roles,
+    absl::Time now, TlsFolderLog log) {
+  auto contents = ReadTlsFolder(folder, roles, now);
   if (!contents.ok()) return contents.status();
-  return absl::WrapUnique(
-      new LiveTlsFolder(folder, std::move(log), *std::move(contents)));
+  return absl::WrapUnique(new LiveTlsFolder(
+      folder, std::move(roles), std::move(log), *std::move(contents)));
 }
 
-LiveTlsFolder::LiveTlsFolder(std::string folder, TlsFolderLog log,
-                             TlsContents contents)
+LiveTlsFolder::LiveTlsFolder(std::string folder,
+                             std::vector<CertificateRole> roles,
+                             TlsFolderLog log, TlsContents contents)
     : folder_(std::move(folder)),
+      roles_(std::move(roles)),
       log_(std::move(log)),
       contents_(std::make_shared<const TlsContents>(std::move(contents))) {}
 
 std::shared_ptr<const TlsContents> LiveTlsFolder::Look(absl::Time now) {
-  auto read = ReadTlsFolder(folder_, now);
+  auto read = ReadTlsFolder(folder_, roles_, now);
   MutexLock lock(&mutex_);
   const std::string trouble(read.status().message());
   const bool is_new = trouble != std::exchange(trouble_, trouble);

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -38,7 +39,8 @@ class LiveTlsFolder {
  public:
   // Errors: those of ReadTlsFolder.
   static absl::StatusOr<std::unique_ptr<LiveTlsFolder>> Open(
-      const std::string& folder, absl::Time now, TlsFolderLog log);
+      const std::string& folder, std::vector<CertificateRole> roles,
+      absl::Time now, TlsFolderLog log);
 
   // Reads the files, and returns what is to be used: the same object until they
   // change.
@@ -48,9 +50,11 @@ class LiveTlsFolder {
   std::shared_ptr<const TlsContents> current() const;
 
  private:
-  LiveTlsFolder(std::string folder, TlsFolderLog log, TlsContents contents);
+  LiveTlsFolder(std::string folder, std::vector<CertificateRole> roles,
+                TlsFolderLog log, TlsContents contents);
 
   const std::string folder_;
+  const std::vector<CertificateRole> roles_;
   const TlsFolderLog log_;
 
   mutable Mutex mutex_;

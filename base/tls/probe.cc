@@ -108,17 +108,16 @@ absl::Status CheckServer(const std::vector<X509Handle>& chain,
   absl::Status good = CheckChain(chain, *roots, absl::Now());
   if (!good.ok()) return good;
   X509* const leaf = chain.front().get();
-  if (!IsFor(leaf, host)) {
+  const CertificateFacts facts = FactsOf(*leaf);
+  if (!HasRole(leaf, CertificateRole::kCoordinator)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "its certificate is for ", absl::StrJoin(FactsOf(*leaf).hosts, ", "),
-        ", and not for ", host));
+        "its certificate, ", facts.Owner(), ", is not one of a coordinator"));
   }
-  if (X509_check_purpose(leaf, X509_PURPOSE_SSL_SERVER, 0) == 1) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("its certificate, of ", FactsOf(*leaf).common_name,
-                   ", is not one of a coordinator"));
+  if (IsFor(leaf, host)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "its certificate is for ",
+      facts.hosts.empty() ? "no host" : absl::StrJoin(facts.hosts, ", "),
+      ", and not for ", host));
 }
 
 // The server checks the client's certificate after its own part of the

@@ -2,10 +2,13 @@
 
 #include <openssl/err.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/secret_file.h"
 #include "base/user_file.h"
 
@@ -23,6 +26,30 @@ absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
   return ReadUserFile(path, kPemBytesMax);
 }
 
+constexpr CertificateRole kEveryRole[] = {CertificateRole::kCoordinator,
+                                          CertificateRole::kWorker,
+                                          CertificateRole::kOperator};
+
+absl::Status CheckRole(X509* certificate,
+                       absl::Span<const CertificateRole> roles) {
+  const auto has = [certificate](CertificateRole role) {
+    return HasRole(certificate, role);
+  };
+  if (std::any_of(roles.begin(), roles.end(), has)) return absl::OkStatus();
+  const auto* const found =
+      std::find_if(std::begin(kEveryRole), std::end(kEveryRole), has);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the certificate ", FactsOf(*certificate).Owner(), " is ",
+      found == std::end(kEveryRole) ? "neither a server's nor a client's"
+                                    : RoleText(*found),
+      ", and this needs ",
+      absl::StrJoin(roles, " or ",
+                    [](std::string* out, CertificateRole role) {
+                      absl::StrAppend(out, RoleText(role));
+                    }),
+      ": name another folder of lockstepctl certs"));
+}
+
 }  // namespace
 
 TlsFiles FilesIn(const std::string& folder) {
@@ -31,8 +58,9 @@ TlsFiles FilesIn(const std::string& folder) {
           .key = absl::StrCat(folder, "/", kKeyFile)};
 }
 
-absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
-                                          absl::Time now) {
+absl::StatusOr<TlsContents> ReadTlsFolder(
+    const std::string& folder, absl::Span<const CertificateRole> roles,
+    absl::Time now) {
   const TlsFiles files = FilesIn(folder);
   auto authority = ReadUserFile(files.authority, kPemBytesMax);
   if (!authority.ok()) return authority.status();
@@ -55,6 +83,8 @@ absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
   }
   const absl::Status good = CheckChain(*chain, *roots, now);
   if (!good.ok()) return In(files.certificate, good);
+  const absl::Status fit = CheckRole(chain->front().get(), roles);
+  if (!fit.ok()) return In(files.certificate, fit);
   return TlsContents{.authority = *std::move(authority),
                      .certificate = *std::move(certificate),
                      .key = *std::move(secret),
@@ -63,7 +93,7 @@ absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
 
 absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
                                                 absl::Time now) {
-  auto contents = ReadTlsFolder(folder, now);
+  auto contents = ReadTlsFolder(folder, kEveryRole, now);
   if (!contents.ok()) return contents.status();
   return std::move(contents->facts);
 }

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/tls/certificate.h"
 
 namespace lockstep::tls {
@@ -47,11 +48,13 @@ struct TlsContents {
 // The files, if they can be used at the time `now`. Errors name the file:
 // NotFound and other errors of the file system, InvalidArgument (no PEM),
 // FailedPrecondition (a key that others can read, that does not belong to the
-// certificate, a certificate that is expired or of another authority).
-absl::StatusOr<TlsContents> ReadTlsFolder(const std::string& folder,
-                                          absl::Time now);
+// certificate, a certificate that is expired or of another authority, or that
+// has none of `roles`).
+absl::StatusOr<TlsContents> ReadTlsFolder(
+    const std::string& folder, absl::Span<const CertificateRole> roles,
+    absl::Time now);
 
-// The facts alone.
+// The facts alone, of any role.
 absl::StatusOr<CertificateFacts> CheckTlsFolder(const std::string& folder,
                                                 absl::Time now);
 

@@ -102,8 +102,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Join(
   if (!complete.ok()) return complete.status();
   auto launch = session::LaunchOf(session::ProcessEnvironment);
   if (!launch.ok()) return launch.status();
-  auto credentials = proto::ClientCredentials::Make(complete->tls_folder,
-                                                    &session::PrintWarning);
+  auto credentials = proto::ClientCredentials::Make(
+      complete->tls_folder, {tls::CertificateRole::kWorker},
+      &session::PrintWarning);
   if (!credentials.ok()) return credentials.status();
   auto joined = Impl::Join(
       *complete,

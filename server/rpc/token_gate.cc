@@ -72,7 +72,9 @@ absl::StatusOr<Admission> TokenGate::AdmitOperator(
     absl::string_view token) const {
   if (caller.has_certificate && !caller.is_operator) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the certificate of ", caller.name,
+        absl::StrCat("the certificate ",
+                     caller.name.empty() ? "without a common name"
+                                         : absl::StrCat("of ", caller.name),
                      " does not permit to operate jobs: use an operator's"));
   }
   if (tokens_.operators.empty()) {

@@ -24,6 +24,7 @@ using absl::StatusCode;
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using tls::CertificateRole;
 using tls::CheckTlsFolder;
 
 mode_t ModeOf(const std::string& path) {
@@ -202,7 +203,8 @@ class LiveTlsFolderTest : public testing::Test {
   LiveTlsFolderTest() {
     WriteIdentity(folder_, made_.worker.authority, made_.worker.own);
     auto live = tls::LiveTlsFolder::Open(
-        folder_, absl::Now(),
+        folder_, {CertificateRole::kWorker, CertificateRole::kOperator},
+        absl::Now(),
         {.trouble =
              [this](const std::string& line) { troubles_.push_back(line); },
          .change =

@@ -96,7 +96,8 @@ TEST_F(TlsTest, AWorkersCertificateJoinsAndOperatesNothing) {
   EXPECT_EQ(listed.code(), StatusCode::kPermissionDenied) << listed;
   EXPECT_THAT(std::string(listed.message()),
               AllOf(HasSubstr("worker"), HasSubstr("operator's")));
-  const auto credentials = proto::ClientCredentials::Make(made_.worker.folder);
+  const auto credentials = proto::ClientCredentials::Make(
+      made_.worker.folder, {tls::CertificateRole::kWorker});
   ASSERT_TRUE(credentials.ok()) << credentials.status();
   rpc::StreamLine line(
       grpc::CreateChannel(daemon_.address(), (*credentials)->Current()));
@@ -107,7 +108,8 @@ TEST_F(TlsTest, AWorkersCertificateJoinsAndOperatesNothing) {
 }
 
 TEST_F(TlsTest, ClientsWithBadCertificatesAreRefusedAndAJobGoesOn) {
-  const auto credentials = proto::ClientCredentials::Make(made_.worker.folder);
+  const auto credentials = proto::ClientCredentials::Make(
+      made_.worker.folder, {tls::CertificateRole::kWorker});
   ASSERT_TRUE(credentials.ok());
   rpc::StreamLine line(
       grpc::CreateChannel(daemon_.address(), (*credentials)->Current()));
@@ -195,7 +197,8 @@ TEST(FalseServerTest, IsNotTrustedAndTheClientSaysWhy) {
       {&made.expired_server, "expired at"},
       {&made.elsewhere, "is for elsewhere.test, and not for 127.0.0.1"},
       {&made.self_signed, "not signed by the authority"},
-      {&made.worker_as_server, "is not one of a coordinator"},
+      {&made.worker_as_server, "of mallory, is not one of a coordinator"},
+      {&made.worker, "of worker, is not one of a coordinator"},
   };
   for (const auto& [identity, fault] : cases) {
     const FalseServer server(*identity);
@@ -219,7 +222,8 @@ TEST(RotationTest, ARunningServerLoadsNewFilesAndOpenStreamsGoOn) {
   rpc::ServerOptions options = WithTls(folder);
   options.tls_interval = absl::Milliseconds(5);
   InProcessDaemon daemon(options);
-  const auto credentials = proto::ClientCredentials::Make(made.worker.folder);
+  const auto credentials = proto::ClientCredentials::Make(
+      made.worker.folder, {tls::CertificateRole::kWorker});
   ASSERT_TRUE(credentials.ok());
   rpc::StreamLine line(
       grpc::CreateChannel(daemon.address(), (*credentials)->Current()));
@@ -368,6 +372,56 @@ TEST(DaemonTlsTest, ChecksItsCertificatesAtTheStart) {
                   made.coordinator.folder});
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.output, HasSubstr("--insecure"));
+}
+
+TEST(DaemonTlsTest, RefusesAFolderOfAnotherRoleAndNamesBothRoles) {
+  const Certificates& made = TheCertificates();
+  const std::string join = absl::StrCat("LOCKSTEP_TLS=", made.operator_.folder);
+  const ToolOutcome daemon = RunProgram(
+      {"lockstepd", "--listen", "127.0.0.1:0", "--tls", made.worker.folder});
+  EXPECT_NE(daemon.code, 0);
+  EXPECT_THAT(daemon.output, AllOf(HasSubstr("of worker is a worker's"),
+                                   HasSubstr("needs a coordinator's")));
+  const ToolOutcome tool =
+      RunProgram({"lockstepctl", "--address", "127.0.0.1:1", "--tls",
+                  made.coordinator.folder, "jobs"});
+  EXPECT_EQ(tool.code, 1);
+  EXPECT_THAT(tool.output,
+              AllOf(HasSubstr("is a coordinator's"),
+                    HasSubstr("needs a worker's or an operator's")));
+  Program worker({"/usr/bin/env", "LOCKSTEP_ADDRESS=127.0.0.1:1",
+                  "LOCKSTEP_JOB=digits", "LOCKSTEP_WORLD_SIZE=1", join,
+                  ProgramPath("trouble_worker"), "1"});
+  EXPECT_THAT(worker.ReadAll(), AllOf(HasSubstr("FAILED_PRECONDITION"),
+                                      HasSubstr("of alice is an operator's"),
+                                      HasSubstr("needs a worker's")));
+  worker.Wait();
+}
+
+// The launcher's certificate may be an operator's, its workers' may not.
+TEST_F(TlsTest, ALauncherGivesItsWorkersCertificatesOfTheirOwn) {
+  const auto run = [&](std::vector<std::string> options) {
+    std::vector<std::string> command = {"lockstepctl",
+                                        "--address",
+                                        daemon_.address(),
+                                        "--tls",
+                                        made_.operator_.folder,
+                                        "run",
+                                        "-n",
+                                        "1",
+                                        "--job",
+                                        "digits"};
+    command.insert(command.end(), options.begin(), options.end());
+    command.insert(command.end(), {"--", "/usr/bin/printenv", "LOCKSTEP_TLS"});
+    return RunProgram(command);
+  };
+  const ToolOutcome refused = run({});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output,
+              AllOf(HasSubstr("an operator's"), HasSubstr("--worker-tls")));
+  const ToolOutcome given = run({"--worker-tls", made_.worker.folder});
+  EXPECT_EQ(given.code, 0) << given.output;
+  EXPECT_THAT(given.output, HasSubstr(made_.worker.folder));
 }
 
 std::string AddressOf(Program* daemon) {

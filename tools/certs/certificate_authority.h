@@ -17,7 +17,7 @@
 
 namespace lockstep::certs {
 
-enum class CertificateRole { kCoordinator = 1, kWorker, kOperator };
+using tls::CertificateRole;
 
 struct Validity {
   absl::Time from;

@@ -52,7 +52,7 @@ int LocalLaunch::Run() {
             .world_size = job_.spec.mesh.WorldSize(),
             .spec_file = options_.spec_file,
             .token = WorkersToken(),
-            .tls_folder = options_.tls_folder,
+            .tls_folder = options_.WorkersTls(),
             .launch = DrawLaunch()};
   if (absl::Status reached = ReachCoordinator(); !reached.ok()) {
     return Complain(reached), 3;
@@ -64,7 +64,7 @@ int LocalLaunch::Run() {
     return Complain(started), 2;
   }
   reporter_ = std::make_unique<ExitReporter>(job_.spec.name, place_.address,
-                                             OwnToken(), place_.tls_folder);
+                                             OwnToken(), OwnTls());
   WatchStalls();
   const int code = supervisor_.Run();
   const bool enough = static_cast<int>(ended_well_.size()) >= job_.needed;
@@ -75,6 +75,10 @@ int LocalLaunch::Run() {
 std::string LocalLaunch::OwnToken() const {
   if (daemon_) return daemon_->operator_token;
   return options_.token.empty() ? place_.token : options_.token;
+}
+
+std::string LocalLaunch::OwnTls() const {
+  return daemon_ ? "" : options_.LauncherTls();
 }
 
 std::string LocalLaunch::WorkersToken() const {
@@ -187,7 +191,7 @@ void LocalLaunch::WatchStalls() {
       JobName{job_.spec.name},
       AdminClientOptions{.addresses = place_.address,
                          .token = OwnToken(),
-                         .tls_folder = place_.tls_folder,
+                         .tls_folder = OwnTls(),
                          .on_warning = &Warn},
       [job = job_.spec.name](const std::string& stall) {
         absl::FPrintF(stderr, "lockstepctl: job %s: %s\n", job,

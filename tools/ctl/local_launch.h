@@ -53,6 +53,7 @@ class LocalLaunch {
   std::string DrawLaunch() const;
   absl::Status ReachCoordinator();
   std::string OwnToken() const;
+  std::string OwnTls() const;
   std::string WorkersToken() const;
   void SayWhere() const;
   absl::Status WriteSpec();

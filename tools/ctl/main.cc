@@ -157,6 +157,9 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
           "With --address: the coordinator's --worker_token_file, of which "
           "the workers get the token of their job; --token stays with the "
           "launcher");
+  run.Add("--worker-tls", &arguments.run.worker_tls_folder,
+          "With --address: the workers' --tls, if this launcher's is an "
+          "operator's");
   run.Add("--bind", &arguments.bind,
           "core: each worker gets a share of this host's cores; none: the "
           "system places them")
@@ -366,6 +369,12 @@ int Main(int argc, char** argv) {
     auto secret = WorkersSecret(arguments);
     if (!secret.ok()) return Refuse(secret.status());
     arguments.run.worker_token = *std::move(secret);
+  }
+  if (runs && !arguments.run.worker_tls_folder.empty() &&
+      arguments.common.address.empty()) {
+    return Refuse(absl::InvalidArgumentError(
+        "--worker-tls is for the coordinator at --address: a private one makes "
+        "no use of it"));
   }
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());

@@ -2,6 +2,9 @@
 
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/tls/tls_folder.h"
 #include "base/user_file.h"
 #include "tools/ctl/ask_for_job.h"
 #include "tools/ctl/local_launch.h"
@@ -30,13 +33,30 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
   return DecideJob(RequestOf(options), *spec_text);
 }
 
+// Once, here, instead of by each worker.
+absl::Status CheckWorkersTls(const RunOptions& options) {
+  const std::string& folder = options.WorkersTls();
+  if (options.address.empty() || folder.empty()) return absl::OkStatus();
+  absl::Status fit =
+      tls::ReadTlsFolder(folder, {tls::CertificateRole::kWorker}, absl::Now())
+          .status();
+  if (fit.ok() || !options.worker_tls_folder.empty()) return fit;
+  return absl::Status(fit.code(),
+                      absl::StrCat(fit.message(),
+                                   "; run gives it to its workers, unless "
+                                   "--worker-tls names theirs"));
+}
+
 }  // namespace
 
 int Run(const RunOptions& options) {
   absl::StatusOr<RunJob> job = ReadJob(options);
+  if (absl::Status tls = CheckWorkersTls(options); job.ok() && !tls.ok()) {
+    job = tls;
+  }
   if (job.ok() && !options.address.empty()) {
     const auto existing = AskForJob(options.address, {job->spec.name},
-                                    options.token, options.tls_folder);
+                                    options.token, options.LauncherTls());
     if (existing) job = JoinExisting(RequestOf(options), *existing, *job);
   }
   if (!job.ok()) {

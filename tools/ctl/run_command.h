@@ -27,9 +27,11 @@ struct RunOptions {
   // The workers' token of that coordinator, of which the token of the job is
   // made for the workers. Empty, or 32 bytes or more.
   std::string worker_token;
-  // Certificates for the coordinator at `address`, of this launcher and its
-  // workers. A private daemon is reached without.
+  // Certificates for the coordinator at `address`, of this launcher, and of its
+  // workers unless `worker_tls_folder` is set. A private daemon is reached
+  // without.
   std::string tls_folder;
+  std::string worker_tls_folder;
   // The workers' host address. Empty: they use their default or, on several
   // nodes, the address from which this host reaches the coordinator.
   std::string host_address;
@@ -39,12 +41,20 @@ struct RunOptions {
   bool label = false;       // prefixes each output line with the worker's name
   absl::Duration grace = absl::Seconds(10);
   std::vector<std::string> program;
+
+  const std::string& LauncherTls() const {
+    return tls_folder.empty() ? worker_tls_folder : tls_folder;
+  }
+  const std::string& WorkersTls() const {
+    return worker_tls_folder.empty() ? tls_folder : worker_tls_folder;
+  }
 };
 
 // Blocks until all workers have ended. Returns 0 if all succeeded; the code of
 // the first worker that failed and was not started again, 128 + signal if it
-// was killed; 2 for a job that run_job.h refuses or a program that cannot be
-// run; 3 if no coordinator can be started.
+// was killed; 2 for a job that run_job.h refuses, a program that cannot be run,
+// or workers' certificates that cannot be used; 3 if no coordinator can be
+// started.
 //
 // With `restarts`, a worker that fails is started again while the others run
 // on, unless the job is over or drained, the worker was permanently refused or

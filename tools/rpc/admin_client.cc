@@ -116,8 +116,11 @@ struct AdminClient::Stubs {
 
 AdminClient::AdminClient(const AdminClientOptions& options)
     : options_(options),
-      stubs_(new Stubs{.credentials = proto::ClientCredentials::Make(
-                           options.tls_folder, options.on_warning)}) {}
+      stubs_(new Stubs{
+          .credentials = proto::ClientCredentials::Make(
+              options.tls_folder,
+              {tls::CertificateRole::kWorker, tls::CertificateRole::kOperator},
+              options.on_warning)}) {}
 
 AdminClient::~AdminClient() = default;
 

@@ -88,7 +88,7 @@ class GrpcChannelTest : public testing::Test {
   ScriptedService service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ChannelFactory> channels_ =
-      MakeGrpcChannels(*proto::ClientCredentials::Make(""));
+      MakeGrpcChannels(*proto::ClientCredentials::Make("", {}));
   std::unique_ptr<ControlChannel> channel_;
 };
 
