@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "absl/time/clock.h"
+#include "base/process.h"
 #include "base/tls/live_tls_folder.h"
 #include "base/tls/tls_folder.h"
 #include "gmock/gmock.h"
@@ -37,6 +38,13 @@ absl::Status Trouble(const std::string& folder) {
   return CheckTlsFolder(folder, absl::Now()).status();
 }
 
+// What a coordinator's certificate is valid for in any case.
+std::vector<std::string> AndOwnHosts(std::vector<std::string> hosts) {
+  hosts.insert(hosts.end(),
+               {"localhost", "127.0.0.1", "0:0:0:0:0:0:0:1", HostName()});
+  return hosts;
+}
+
 class CertsCommandTest : public testing::Test {
  protected:
   ToolOutcome Certs(std::vector<std::string> words) {
@@ -62,8 +70,9 @@ TEST_F(CertsCommandTest, InitMakesAUsableFolderForEachSide) {
     EXPECT_EQ(ModeOf(tls::FilesIn(folder).key), 0600u);
   }
   EXPECT_EQ(ModeOf(own_ + "/ca/ca.key"), 0600u);
-  EXPECT_THAT(CheckTlsFolder(own_ + "/coordinator", absl::Now())->hosts,
-              testing::ElementsAre("train.test", "10.0.0.7"));
+  EXPECT_THAT(
+      CheckTlsFolder(own_ + "/coordinator", absl::Now())->hosts,
+      testing::ElementsAreArray(AndOwnHosts({"train.test", "10.0.0.7"})));
 }
 
 TEST_F(CertsCommandTest, InitReplacesNoAuthority) {
@@ -85,9 +94,18 @@ TEST_F(CertsCommandTest, RenewKeepsAuthorityAndHosts) {
   EXPECT_NE(ContentsOf(own_ + "/worker/tls.key"), key);
   const auto facts = CheckTlsFolder(own_ + "/coordinator", absl::Now());
   ASSERT_TRUE(facts.ok()) << facts.status();
-  EXPECT_THAT(facts->hosts, testing::ElementsAre("train.test"));
+  EXPECT_THAT(facts->hosts,
+              testing::ElementsAreArray(AndOwnHosts({"train.test"})));
   EXPECT_LT(facts->until, absl::Now() + absl::Hours(24 * 31));
   EXPECT_GT(facts->until, absl::Now() + absl::Hours(24 * 29));
+}
+
+TEST_F(CertsCommandTest, RenewWithHostsReplacesThoseOfBefore) {
+  ASSERT_EQ(Certs({"init", own_, "--host", "train.test"}).code, 0);
+  ASSERT_EQ(Certs({"renew", own_, "--host", "other.test,localhost"}).code, 0);
+  EXPECT_THAT(CheckTlsFolder(own_ + "/coordinator", absl::Now())->hosts,
+              testing::ElementsAre("other.test", "localhost", "127.0.0.1",
+                                   "0:0:0:0:0:0:0:1", HostName()));
 }
 
 TEST_F(CertsCommandTest, IssueNamesAClient) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
@@ -56,8 +57,15 @@ Validity ValidityOf(const CertificateFolderOptions& options) {
   return {options.now - kBefore, options.now + absl::Hours(24) * options.days};
 }
 
-std::vector<std::string> DefaultHosts() {
-  return {"localhost", "127.0.0.1", "::1", HostName()};
+// With those by which a coordinator is always reached from its own host.
+std::vector<std::string> WithOwnHosts(std::vector<std::string> hosts) {
+  for (const std::string& own :
+       {std::string("localhost"), std::string("127.0.0.1"), std::string("::1"),
+        HostName()}) {
+    if (absl::c_linear_search(hosts, own)) continue;
+    hosts.push_back(own);
+  }
+  return hosts;
 }
 
 // What the coordinator's certificate is valid for now.
@@ -157,7 +165,7 @@ absl::Status InitCertificates(const std::string& folder,
   }
   if (!made.ok()) return made;
   CertificateFolderOptions complete = options;
-  if (complete.hosts.empty()) complete.hosts = DefaultHosts();
+  complete.hosts = WithOwnHosts(options.hosts);
   return IssueAll(folder, authority, complete);
 }
 
@@ -170,6 +178,8 @@ absl::Status RenewCertificates(const std::string& folder,
     auto hosts = HostsIn(folder);
     if (!hosts.ok()) return hosts.status();
     complete.hosts = *std::move(hosts);
+  } else {
+    complete.hosts = WithOwnHosts(options.hosts);
   }
   return IssueAll(folder, *authority, complete);
 }

@@ -31,8 +31,8 @@ inline constexpr char kWorkerFolder[] = "worker";
 inline constexpr char kOperatorFolder[] = "operator";
 
 struct CertificateFolderOptions {
-  // How the coordinator is reached. Empty: localhost, 127.0.0.1, ::1 and this
-  // host's name, or, in Renew, as before.
+  // How the coordinator is reached, besides localhost, 127.0.0.1, ::1 and this
+  // host's name. Empty in Renew: as before.
   std::vector<std::string> hosts;
   int days = 365;  // the validity, except that of the authority: ten years
   absl::Time now;

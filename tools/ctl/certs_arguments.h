@@ -45,10 +45,11 @@ class CertsArguments {
     command.Add("DIR", &options_.folder, "Where they are").Required();
     if (name != "issue") {
       command
-          .Add("--host", &options_.hosts,
-               "Names and addresses at which the coordinator is reached, "
-               "comma separated [this host's name and loopback addresses; "
-               "renew: as before]")
+          .Add(
+              "--host", &options_.hosts,
+              "Names and addresses at which the coordinator is reached besides "
+              "this host's name and loopback, comma separated [none; renew: "
+              "as before]")
           .SeparatedBy(',');
     }
     command.Add("--days", &options_.days, "How long they are valid")
