@@ -68,16 +68,29 @@ absl::string_view WithoutReturn(absl::string_view line) {
   return line;
 }
 
-absl::StatusOr<std::string> FirstLine(absl::string_view text,
-                                      const std::string& path) {
-  const absl::string_view line = WithoutReturn(text.substr(0, text.find('\n')));
-  if (line.empty() || line.size() == kSecretBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": the first line is not a token: it has ",
-        line.empty() ? "no bytes"
-                     : absl::StrCat(kSecretBytesMax, " bytes or more")));
+// Those that are not empty.
+std::vector<std::string> LinesOf(absl::string_view text) {
+  std::vector<std::string> lines;
+  for (const absl::string_view part : absl::StrSplit(text, '\n')) {
+    const absl::string_view line = WithoutReturn(part);
+    if (!line.empty()) lines.emplace_back(line);
   }
-  return std::string(line);
+  return lines;
+}
+
+// OK if the first of `lines` is a whole line.
+absl::Status CheckFirst(const std::vector<std::string>& lines,
+                        absl::string_view text, const std::string& path) {
+  if (lines.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " has no token: it is empty"));
+  }
+  const bool whole = lines.size() > 1 || text.size() < kSecretBytesMax ||
+                     absl::EndsWith(text, "\n");
+  if (whole) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " has no token: its first line has ", kSecretBytesMax,
+                   " bytes or more"));
 }
 
 }  // namespace
@@ -92,23 +105,22 @@ std::string DrawSecret() {
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadPrivate(path);
   if (!text.ok()) return text.status();
-  return FirstLine(*text, path);
+  const std::vector<std::string> lines = LinesOf(*text);
+  const absl::Status whole = CheckFirst(lines, *text, path);
+  if (!whole.ok()) return whole;
+  return lines.front();
 }
 
 absl::StatusOr<std::vector<std::string>> ReadSecretLines(
     const std::string& path) {
   const absl::StatusOr<std::string> text = ReadPrivate(path);
   if (!text.ok()) return text.status();
-  const absl::StatusOr<std::string> first = FirstLine(*text, path);
-  if (!first.ok()) return first.status();
+  std::vector<std::string> lines = LinesOf(*text);
+  const absl::Status whole = CheckFirst(lines, *text, path);
+  if (!whole.ok()) return whole;
   if (text->size() == kSecretBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         path, " has ", kSecretBytesMax, " bytes or more: remove old tokens"));
-  }
-  std::vector<std::string> lines;
-  for (const absl::string_view part : absl::StrSplit(*text, '\n')) {
-    const absl::string_view line = WithoutReturn(part);
-    if (!line.empty()) lines.emplace_back(line);
   }
   return lines;
 }

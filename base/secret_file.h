@@ -20,12 +20,12 @@ namespace lockstep {
 // 256 random bits from the kernel, as 64 hexadecimal digits.
 std::string DrawSecret();
 
-// The first line of a file, without its line break.
+// The first line of a file that is not empty, without its line break.
 //
 // FailedPrecondition if other users can read or change the file: it must be a
 // regular file of this user with mode 0600 or less, or one of root with mode
-// 0640 or less, as container orchestrators mount them. InvalidArgument if the
-// line is empty.
+// 0640 or less, as container orchestrators mount them. InvalidArgument if there
+// is no such line.
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path);
 
 // All lines of such a file but empty ones, without their line breaks. Errors as

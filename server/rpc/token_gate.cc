@@ -7,6 +7,7 @@
 #include "base/join_token.h"
 #include "base/secret_file.h"
 #include "base/text/token_text.h"
+#include "base/text/utf8.h"
 
 namespace lockstep::rpc {
 namespace {
@@ -84,13 +85,18 @@ absl::StatusOr<Admission> TokenGate::AdmitOperator(
   if (const size_t place = PlaceOf(token, tokens_.operators); place != 0) {
     return Admission{.credential = absl::StrCat("operator token ", place)};
   }
-  if (IsWorkers(job, token)) {
+  if (IsOneOf(token, tokens_.workers)) {
     return absl::PermissionDeniedError(
         "this is a worker's token: the call needs the operator's");
   }
+  if (IsWorkers(job, token)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("this is the join token of job ", Printable(job),
+                     ": the call needs the operator's"));
+  }
   return absl::UnauthenticatedError(
-      "the token is not one of this coordinator's: it is wrong, or was "
-      "revoked");
+      "the token is not one of this coordinator's operators, which the call "
+      "needs: it is the join token of a job, wrong, or was revoked");
 }
 
 absl::StatusOr<std::string> TokenGate::AdmitWorker(

@@ -106,12 +106,22 @@ TEST_F(SecretFileTest, WhatIsNoFileOrHasNoTokenIsRefused) {
             StatusCode::kFailedPrecondition);
   EXPECT_EQ(ReadSecretFile(At("none")).status().code(), StatusCode::kNotFound);
   for (const std::string& text :
-       {std::string(), std::string("\nsecret\n"), std::string(5000, 'x')}) {
+       {std::string(), std::string("\n\r\n\n"), std::string(5000, 'x'),
+        "\n" + std::string(5000, 'x')}) {
     EXPECT_EQ(ReadSecretFile(Put("a", text, 0600)).status().code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(ReadSecretLines(At("a")).status().code(),
               StatusCode::kInvalidArgument);
   }
   Put("crlf", "secret\r\nmore\n", 0600);
   EXPECT_EQ(ReadSecretFile(At("crlf")).value(), "secret");
+}
+
+TEST_F(SecretFileTest, EmptyLinesAreNoTokens) {
+  Put("a", "\n\r\nfirst\n\nsecond\n", 0600);
+  EXPECT_EQ(ReadSecretFile(At("a")).value(), "first");
+  EXPECT_EQ(ReadSecretLines(At("a")).value(),
+            (std::vector<std::string>{"first", "second"}));
 }
 
 TEST_F(SecretFileTest, AFolderThatOthersCanChangeIsRefused) {

@@ -134,10 +134,26 @@ TEST_F(TokensTest, AJoinTokenOperatesNotEvenItsOwnJob) {
         admin.DeleteJob(job, false), admin.CreateJob(SpecOf("digits", 2))}) {
     EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied) << refused;
   }
-  EXPECT_EQ(admin.ListJobs().status().code(), StatusCode::kUnauthenticated);
+  const absl::Status listed = admin.ListJobs().status();
+  EXPECT_EQ(listed.code(), StatusCode::kUnauthenticated);
+  EXPECT_THAT(std::string(listed.message()),
+              AllOf(HasSubstr("join token"), HasSubstr("operators")));
   EXPECT_EQ(admin.DescribeJob({"others"}).status().code(),
             StatusCode::kUnauthenticated);
   EXPECT_TRUE(Admin(operators_).DescribeJob(job).ok());
+}
+
+TEST_F(TokensTest, NoJoinTokenIsMadeForANameThatNoJobCanHave) {
+  for (const std::string& name :
+       {std::string("a b"), std::string("digits#1"), std::string("../x"),
+        std::string("-x"), std::string(), std::string(64, 'x')}) {
+    const ToolOutcome refused =
+        RunProgram({"lockstepctl", "token", "--worker-token-file",
+                    folder_.File("workers"), "--", name});
+    EXPECT_EQ(refused.code, 1) << name;
+    EXPECT_THAT(refused.output, HasSubstr("no job can have this name"));
+  }
+  EXPECT_EQ(JoinTokenOf(std::string(63, 'x')).size(), 64u);
 }
 
 TEST_F(TokensTest, AShortSecretMakesNoJoinToken) {

@@ -8,12 +8,18 @@
 #include "base/join_token.h"
 #include "base/secret_file.h"
 #include "base/text/utf8.h"
+#include "spec/value_format.h"
 
 namespace lockstep::ctl {
 namespace {
 
 absl::StatusOr<std::string> JoinTokenFrom(const std::string& file,
                                           const std::string& job) {
+  const std::string fault = spec::NameForm().Fault(job, JobSpec{});
+  if (!fault.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no job can have this name: ", fault));
+  }
   const absl::StatusOr<std::string> secret = ReadSecretFile(file);
   if (!secret.ok()) return secret.status();
   absl::StatusOr<std::string> token = JoinToken(*secret, job);

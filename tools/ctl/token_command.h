@@ -8,8 +8,9 @@
 
 namespace lockstep::ctl {
 
-// `worker_token_file`: that of the coordinator; its first line is used. Returns
-// the exit code: 0, or 1 if the file cannot be used.
+// `worker_token_file`: that of the coordinator; its first token is used.
+// Returns the exit code: 0, or 1 if the file cannot be used or no job can have
+// that name.
 int PrintJoinToken(const std::string& job,
                    const std::string& worker_token_file);
 

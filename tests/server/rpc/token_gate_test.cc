@@ -68,10 +68,20 @@ TEST(TokenGateTest, AJoinTokenOperatesNothing) {
   const std::string join = JoinToken(OldSecret(), "digits").value();
   const absl::Status refused = gate.AdmitOperator({}, "digits", join).status();
   EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("operator's"));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      AllOf(HasSubstr("join token of job digits"), HasSubstr("operator's")));
   EXPECT_EQ(Operator(gate, "digits", OldSecret()),
             StatusCode::kPermissionDenied);
-  EXPECT_EQ(Operator(gate, "others", join), StatusCode::kUnauthenticated);
+  // Calls without a job, such as the list of jobs, and about another one: the
+  // gate does not know the names of jobs.
+  for (const char* job : {"", "others"}) {
+    const absl::Status unknown = gate.AdmitOperator({}, job, join).status();
+    EXPECT_EQ(unknown.code(), StatusCode::kUnauthenticated);
+    EXPECT_THAT(
+        std::string(unknown.message()),
+        AllOf(HasSubstr("operators"), HasSubstr("join token of a job")));
+  }
   EXPECT_EQ(Operator(gate, "digits", "o"), StatusCode::kOk);
 }
 
