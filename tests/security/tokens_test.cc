@@ -191,6 +191,15 @@ TEST_F(TokensTest, ALauncherGivesItsWorkersTheTokenOfTheirJobOnly) {
   EXPECT_THAT(refused.output, HasSubstr("--address"));
 }
 
+// lockstepd looks at them every 2 s.
+TEST_F(TokensTest, APrivateCoordinatorDoesNotMissItsTokenFiles) {
+  const ToolOutcome ran =
+      RunProgram({"lockstepctl", "run", "-n", "1", "--", "/bin/sleep", "2.5"});
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("has a private coordinator"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("tokens cannot be used")));
+}
+
 TEST_F(TokensTest, OperatorsTokensRotate) {
   const std::string fresh = DrawSecret();
   const auto code_of = [&](const std::string& token) {

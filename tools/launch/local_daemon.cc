@@ -105,9 +105,7 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(
     return absl::UnavailableError(
         "the private lockstepd did not start to listen");
   }
-  if (options.journal == kJournalInMemory) {
-    daemon.scratch.reset();
-  } else {
+  if (options.journal != kJournalInMemory) {
     daemon.again = command(daemon.address);
   }
   Publish(&daemon);

@@ -39,7 +39,8 @@ struct LocalDaemon {
   // With a journal in a folder: starts the daemon again, at the same address
   // and with the same journal.
   ChildCommand again;
-  // Has the files of the tokens, which `again` reads.
+  // Has the files of the tokens, which the daemon reads again and again. Keep
+  // it as long as the daemon is needed.
   std::unique_ptr<ScratchFolder> scratch;
 };
 
