@@ -1,10 +1,13 @@
 // Another user of this machine can neither get information about a job of
 // `lockstepctl run`, nor change it.
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,8 +19,12 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/file_descriptor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/tool.h"
@@ -144,6 +151,7 @@ TEST_F(StrangersTest, TheUserWhoStartedTheJobOperatesIt) {
 }
 
 TEST_F(StrangersTest, WithoutATokenNothingCanBeSeenOrDone) {
+  const auto access = launch::FindOperatorAccess(address_).value();
   setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"jobs"},
@@ -154,9 +162,45 @@ TEST_F(StrangersTest, WithoutATokenNothingCanBeSeenOrDone) {
                                              {"stop", "guarded"},
                                              {"stop", "--now", "guarded"}}) {
     const Outcome outcome = Ctl(words);
-    EXPECT_EQ(outcome.code, 1) << words[0];
-    EXPECT_THAT(outcome.output, HasSubstr("needs a token")) << words[0];
+    EXPECT_EQ(outcome.code, 3) << words[0];
+    EXPECT_THAT(outcome.output, HasSubstr("has no certificates")) << words[0];
+    std::vector<std::string> with_tls = words;
+    with_tls.insert(with_tls.begin(), {"--tls", access.tls_folder});
+    const Outcome known = Ctl(with_tls);
+    EXPECT_EQ(known.code, 1) << words[0];
+    EXPECT_THAT(known.output, HasSubstr("needs a token")) << words[0];
   }
+}
+
+// Who takes the port of a coordinator that was killed gets no token: the
+// clients speak TLS, and this one has no certificate of theirs.
+TEST_F(StrangersTest, AnImpostorOnThePortIsToldNothing) {
+  for (const pid_t pid : Family(launcher_->pid())) {
+    if (ContentsOf(absl::StrCat("/proc/", pid, "/comm")) == "lockstepd\n") {
+      kill(pid, SIGKILL);
+    }
+  }
+  sockaddr_in port{};
+  port.sin_family = AF_INET;
+  port.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int number = 0;
+  ASSERT_TRUE(
+      absl::SimpleAtoi(address_.substr(address_.find(':') + 1), &number));
+  port.sin_port = htons(static_cast<uint16_t>(number));
+  const FileDescriptor impostor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(impostor.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (bind(impostor.get(), reinterpret_cast<sockaddr*>(&port),
+              sizeof port) != 0) {
+    ASSERT_LT(absl::Now(), deadline) << "the daemon has ended";
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  ASSERT_EQ(listen(impostor.get(), 16), 0);
+  const FileDescriptor victim(accept(impostor.get(), nullptr, nullptr));
+  unsigned char first = 0;
+  ASSERT_EQ(read(victim.get(), &first, 1), 1);
+  EXPECT_EQ(first, 0x16) << "a handshake of TLS, and not the preface of HTTP/2";
 }
 
 // The workers' token does not operate the job.
@@ -177,10 +221,12 @@ TEST_F(StrangersTest, AWorkersTokenOperatesNothing) {
     EXPECT_THAT(outcome.output, HasSubstr("needs the operator's"));
   }
   // Nor does it open another job of the same coordinator.
-  Program other({"/usr/bin/env", "LOCKSTEP_ADDRESS=" + address_,
-                 "LOCKSTEP_TOKEN=" + workers, "LOCKSTEP_JOB=other",
-                 "LOCKSTEP_WORLD_SIZE=1",
-                 launch::OwnFolder() + "/trouble_worker", "3"});
+  Program other(
+      {"/usr/bin/env", "LOCKSTEP_ADDRESS=" + address_,
+       "LOCKSTEP_TOKEN=" + workers, "LOCKSTEP_JOB=other",
+       "LOCKSTEP_TLS=" +
+           launch::FindOperatorAccess(address_).value().worker_tls_folder,
+       "LOCKSTEP_WORLD_SIZE=1", launch::OwnFolder() + "/trouble_worker", "3"});
   EXPECT_THAT(other.ReadLine(), HasSubstr("UNAUTHENTICATED"));
 }
 
@@ -205,17 +251,9 @@ TEST_F(StrangersTest, AnotherUserCanDoNothingToTheJob) {
   }
   std::vector<std::string> no_folders = environment;
   no_folders.erase(no_folders.begin(), no_folders.begin() + 2);
-  for (const char* worker : {"worker-0", "worker-7"}) {
-    no_folders[2] = absl::StrCat("LOCKSTEP_WORKER_NAME=", worker);
-    const UserOutcome joined =
-        RunAsStranger({"trouble_worker", "5"}, no_folders);
-    EXPECT_EQ(joined.code, 1);
-    EXPECT_THAT(joined.output, AllOf(HasSubstr("UNAUTHENTICATED"),
-                                     HasSubstr("needs a token")));
-  }
   EXPECT_THAT(
       RunAsStranger({"lockstepctl", "stop", "guarded"}, no_folders).output,
-      HasSubstr("needs a token"));
+      HasSubstr("has no certificates"));
 
   // The job has not noticed it.
   const Outcome view = Ctl({"describe"});
@@ -233,6 +271,12 @@ TEST_F(StrangersTest, AnotherUserReadsNeitherTokensNorGradients) {
   };
   EXPECT_TRUE(can_open("/proc/self/status")) << "the test can tell";
   EXPECT_FALSE(can_open(token_file_));
+  const auto access = launch::FindOperatorAccess(address_).value();
+  for (const std::string& folder :
+       {access.tls_folder, access.worker_tls_folder}) {
+    EXPECT_TRUE(fs::exists(folder + "/tls.key"));
+    EXPECT_FALSE(can_open(folder + "/tls.key"));
+  }
 
   const std::vector<pid_t> family = Family(launcher_->pid());
   EXPECT_EQ(family.size(), 4u) << "a launcher, a daemon and two workers";

@@ -49,11 +49,14 @@ JobSpec JobOfOne(const std::string& name) {
   return spec;
 }
 
-absl::Status Join(const std::string& address, const std::string& token) {
+absl::Status Join(const std::string& address,
+                  const launch::OperatorAccess& access) {
   auto session = Session::Join({.addresses = {address},
                                 .worker = "probe",
                                 .spec = JobOfOne("probed"),
-                                .token = token});
+                                .token = access.token,
+                                .tls_folder = access.worker_tls_folder,
+                                .connect_timeout = absl::Seconds(2)});
   return session.ok() ? (*session)->Leave() : session.status();
 }
 
@@ -97,16 +100,21 @@ absl::Status AttachSegment(const std::string& process) {
 
 void Try(const std::string& address, const JobName& job,
          const std::vector<std::string>& processes) {
-  const auto found = launch::FindOperatorToken(address);
-  Show("token", found.ok() && found->empty() ? absl::NotFoundError("no token")
-                                             : found.status());
-  const std::string token = found.value_or("");
+  const auto found = launch::FindOperatorAccess(address);
+  Show("token", found.ok() && found->token.empty()
+                    ? absl::NotFoundError("no token")
+                    : found.status());
+  const launch::OperatorAccess access =
+      found.value_or(launch::OperatorAccess{});
+  const std::string& token = access.token;
   for (const std::string& process : processes) {
     Show("environ", ReadEnvironment(process));
     Show("segment", AttachSegment(process));
   }
-  ctl::AdminClient admin(
-      {.addresses = address, .token = token, .deadline = absl::Seconds(30)});
+  ctl::AdminClient admin({.addresses = address,
+                          .token = token,
+                          .tls_folder = access.tls_folder,
+                          .deadline = absl::Seconds(30)});
   Show("jobs", admin.ListJobs().status());
   Show("describe", admin.DescribeJob(job).status());
   Show("watch", admin.WatchJob(job, [](const JobView&) { return false; }));
@@ -114,7 +122,7 @@ void Try(const std::string& address, const JobName& job,
        admin.ReportEvidence(job, {.subject = {"worker-9"},
                                   .kind = protocol::EvidenceKind::kExited}));
   Show("create", admin.CreateJob(JobOfOne("probed")));
-  Show("join", Join(address, token));
+  Show("join", Join(address, access));
   admin.StopJob({"probed"}, "").IgnoreError();  // unless it is over
   Show("delete", admin.DeleteJob({"probed"}, /*keep=*/false));
   for (const JobCommand command : {JobCommand::kPause, JobCommand::kResume,

@@ -37,7 +37,7 @@ class OperatorTokenTest : public testing::Test {
   // A launcher's file; it ends with the object.
   static std::optional<PublishedToken> Write(const std::string& address,
                                              const std::string& token) {
-    auto written = PublishedToken::Write(address, token);
+    auto written = PublishedToken::Write(address, {.token = token});
     EXPECT_TRUE(written.ok()) << written.status();
     if (!written.ok()) return std::nullopt;
     return *std::move(written);
@@ -112,6 +112,21 @@ TEST_F(OperatorTokenTest, WithoutAnAddressNoFileIsRead) {
   const absl::StatusOr<std::string> none = FindOperatorToken("");
   EXPECT_TRUE(none.ok()) << none.status();
   EXPECT_FALSE(FindOperatorToken(kAddress).ok());
+}
+
+TEST_F(OperatorTokenTest, TheFoldersOfCertificatesAreFoundWithTheToken) {
+  const auto written =
+      PublishedToken::Write(kAddress, {.token = "secret",
+                                       .tls_folder = "/a/operator",
+                                       .worker_tls_folder = "/a/worker"});
+  ASSERT_TRUE(written.ok()) << written.status();
+  const auto access = FindOperatorAccess(kAddress).value();
+  EXPECT_EQ(access.token, "secret");
+  EXPECT_EQ(access.tls_folder, "/a/operator");
+  EXPECT_EQ(access.worker_tls_folder, "/a/worker");
+  EXPECT_EQ(FindOperatorToken(kAddress).value(), "secret");
+  const auto plain = Write(kOther, "secret");
+  EXPECT_EQ(FindOperatorAccess(kOther)->tls_folder, "");
 }
 
 }  // namespace

@@ -154,6 +154,10 @@ absl::Status CheckName(const std::string& name) {
 
 }  // namespace
 
+bool IsHost(const std::string& host) {
+  return IsAddressText(host) || IsHostName(host);
+}
+
 CertificateAuthority::CertificateAuthority(PemPair pem,
                                            tls::X509Handle certificate,
                                            tls::KeyHandle key)

@@ -37,6 +37,9 @@ struct PemPair {
   std::string key;
 };
 
+// Whether a certificate can be for it: a name or an address.
+bool IsHost(const std::string& host);
+
 class CertificateAuthority {
  public:
   // A new one, self-signed.

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -23,6 +25,7 @@ constexpr char kAuthorityKeyFile[] = "ca.key";
 constexpr char kAuthorityName[] = "Lockstep";
 constexpr size_t kFolderNameBytesMax = 64;  // of a common name in X.509
 constexpr absl::Duration kTenYears = absl::Hours(24 * 3653);
+constexpr int kThrowAwayDays = 3650;  // no job is longer
 // Clocks of hosts differ.
 constexpr absl::Duration kBefore = absl::Hours(1);
 
@@ -62,8 +65,8 @@ std::vector<std::string> WithOwnHosts(std::vector<std::string> hosts) {
   for (const std::string& own :
        {std::string("localhost"), std::string("127.0.0.1"), std::string("::1"),
         HostName()}) {
-    if (absl::c_linear_search(hosts, own)) continue;
-    hosts.push_back(own);
+    const bool is_new = !absl::c_linear_search(hosts, own);
+    if (is_new && IsHost(own)) hosts.push_back(own);
   }
   return hosts;
 }
@@ -167,6 +170,16 @@ absl::Status InitCertificates(const std::string& folder,
   CertificateFolderOptions complete = options;
   complete.hosts = WithOwnHosts(options.hosts);
   return IssueAll(folder, authority, complete);
+}
+
+absl::Status MakeThrowAwayCertificates(const std::string& folder,
+                                       absl::Time now) {
+  absl::Status made =
+      InitCertificates(folder, {.days = kThrowAwayDays, .now = now});
+  std::error_code ignored;
+  std::filesystem::remove_all(absl::StrCat(folder, "/", kAuthorityFolder),
+                              ignored);
+  return made;
 }
 
 absl::Status RenewCertificates(const std::string& folder,

@@ -42,6 +42,10 @@ struct CertificateFolderOptions {
 absl::Status InitCertificates(const std::string& folder,
                               const CertificateFolderOptions& options);
 
+// The same, but no more certificates can be made: for one coordinator.
+absl::Status MakeThrowAwayCertificates(const std::string& folder,
+                                       absl::Time now);
+
 // New keys and certificates for coordinator, workers and operators from the
 // same authority. NotFound: there is none.
 absl::Status RenewCertificates(const std::string& folder,

@@ -22,11 +22,12 @@ namespace {
 // Prints the jobs of this user's private coordinators, each on its own port.
 void NamePrivateJobs() {
   for (const std::string& address : launch::PublishedAddresses()) {
-    const absl::StatusOr<std::string> token =
-        launch::FindOperatorToken(address);
-    if (!token.ok()) continue;
-    AdminClient admin(
-        {.addresses = address, .token = *token, .deadline = absl::Seconds(1)});
+    const auto access = launch::FindOperatorAccess(address);
+    if (!access.ok()) continue;
+    AdminClient admin({.addresses = address,
+                       .token = access->token,
+                       .tls_folder = access->tls_folder,
+                       .deadline = absl::Seconds(1)});
     // Fails if a killed launcher left its file behind: no jobs then.
     const auto jobs = admin.ListJobs().value_or(std::vector<JobSummary>());
     for (const JobSummary& job : jobs) {

@@ -19,6 +19,7 @@
 #include "base/text/utf8.h"
 #include "base/user_file.h"
 #include "spec/spec_text.h"
+#include "tools/certs/certificate_folder.h"
 #include "tools/ctl/ask_for_job.h"
 #include "tools/ctl/print.h"
 #include "tools/launch/own_address.h"
@@ -78,7 +79,7 @@ std::string LocalLaunch::OwnToken() const {
 }
 
 std::string LocalLaunch::OwnTls() const {
-  return daemon_ ? "" : options_.LauncherTls();
+  return daemon_ ? PrivateTls(certs::kOperatorFolder) : options_.LauncherTls();
 }
 
 std::string LocalLaunch::WorkersToken() const {
@@ -99,20 +100,43 @@ std::string LocalLaunch::DrawLaunch() const {
   return absl::StrFormat("%s %d/%d", id, options_.node_rank, options_.nodes);
 }
 
+// Every user of this machine can take the port once the coordinator has ended.
+// Without its certificate they get nothing from the workers.
+absl::Status LocalLaunch::StartCoordinator() {
+  if (!options_.insecure) {
+    certificates_.emplace();
+    if (!certificates_->status().ok()) return certificates_->status();
+    absl::Status made = certs::MakeThrowAwayCertificates(
+        certificates_->path().string(), absl::Now());
+    if (!made.ok()) return made;
+  }
+  auto started = launch::StartLocalDaemon(
+      supervisor_, {.operator_token = options_.token,
+                    .journal = options_.journal,
+                    .tls_folder = PrivateTls(certs::kCoordinatorFolder),
+                    .operator_tls_folder = PrivateTls(certs::kOperatorFolder),
+                    .worker_tls_folder = PrivateTls(certs::kWorkerFolder)});
+  if (!started.ok()) return started.status();
+  daemon_ = *std::move(started);
+  place_.address = daemon_->address;
+  place_.token = daemon_->JoinTokenOf(job_.spec.name);
+  place_.tls_folder = PrivateTls(certs::kWorkerFolder);
+  return absl::OkStatus();
+}
+
+std::string LocalLaunch::PrivateTls(const char* side) const {
+  if (!certificates_) return "";
+  return absl::StrCat(certificates_->path().string(), "/", side);
+}
+
 absl::Status LocalLaunch::ReachCoordinator() {
   if (place_.address.empty()) {
-    auto started = launch::StartLocalDaemon(
-        supervisor_,
-        {.operator_token = options_.token, .journal = options_.journal});
-    if (!started.ok()) return started.status();
-    daemon_ = *std::move(started);
-    place_.address = daemon_->address;
-    place_.token = daemon_->JoinTokenOf(job_.spec.name);
-    place_.tls_folder.clear();
+    absl::Status started = StartCoordinator();
+    if (!started.ok()) return started;
     // Frees the name of a job that is over in the journal.
     if (options_.journal != "memory") {
       AskForJob(place_.address, {job_.spec.name}, daemon_->operator_token,
-                /*tls_folder=*/"");
+                OwnTls());
     }
     SayWhere();
     return absl::OkStatus();

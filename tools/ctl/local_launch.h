@@ -52,6 +52,9 @@ class LocalLaunch {
   launch::SupervisorOptions Hooks();
   std::string DrawLaunch() const;
   absl::Status ReachCoordinator();
+  absl::Status StartCoordinator();
+  // A TLS folder of the private coordinator; empty: it speaks plaintext.
+  std::string PrivateTls(const char* side) const;
   std::string OwnToken() const;
   std::string OwnTls() const;
   std::string WorkersToken() const;
@@ -79,7 +82,9 @@ class LocalLaunch {
 
   const RunOptions& options_;
   const RunJob& job_;
-  launch::WorkerPlace place_;                  // what all workers share
+  launch::WorkerPlace place_;  // what all workers share
+  // A private coordinator has both; the certificates outlive it.
+  std::optional<launch::ScratchFolder> certificates_;
   std::optional<launch::LocalDaemon> daemon_;  // if it is private
   std::optional<launch::ScratchFolder> scratch_;
   std::optional<cpu_set_t> cores_;  // of which each worker gets a share

@@ -160,6 +160,9 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
   run.Add("--worker-tls", &arguments.run.worker_tls_folder,
           "With --address: the workers' --tls, if this launcher's is an "
           "operator's");
+  run.AddFlag("--insecure", &arguments.run.insecure,
+              "A private coordinator speaks plaintext, for workers that cannot "
+              "read this launcher's temporary folder");
   run.Add("--bind", &arguments.bind,
           "core: each worker gets a share of this host's cores; none: the "
           "system places them")
@@ -256,6 +259,21 @@ absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
 }
 
 // The secret of --worker-token-file, if join tokens can be made of it.
+// The certificates of this user's private coordinator at the address. They
+// belong to its token: in the environment of one of its workers LOCKSTEP_TLS is
+// a worker's.
+void UsePrivateTls(Arguments* arguments) {
+  lockstep::ctl::CommonOptions& common = arguments->common;
+  const auto access = lockstep::launch::FindOperatorAccess(common.address);
+  if (!access.ok() || access->tls_folder.empty()) return;
+  if (common.token == access->token || common.tls_folder.empty()) {
+    common.tls_folder = access->tls_folder;
+  }
+  if (arguments->run.worker_tls_folder.empty()) {
+    arguments->run.worker_tls_folder = access->worker_tls_folder;
+  }
+}
+
 absl::StatusOr<std::string> WorkersSecret(const Arguments& arguments) {
   if (arguments.common.address.empty()) {
     return absl::InvalidArgumentError(
@@ -370,6 +388,11 @@ int Main(int argc, char** argv) {
     if (!secret.ok()) return Refuse(secret.status());
     arguments.run.worker_token = *std::move(secret);
   }
+  if (arguments.run.insecure && !arguments.common.address.empty()) {
+    return Refuse(absl::InvalidArgumentError(
+        "--insecure is for a private coordinator, and --address names one that "
+        "exists"));
+  }
   if (runs && !arguments.run.worker_tls_folder.empty() &&
       arguments.common.address.empty()) {
     return Refuse(absl::InvalidArgumentError(
@@ -379,6 +402,7 @@ int Main(int argc, char** argv) {
   auto found_token = TokenFor(arguments);
   if (!found_token.ok()) return Refuse(found_token.status());
   arguments.common.token = *std::move(found_token);
+  UsePrivateTls(&arguments);
   if (runs) {
     arguments.run.address = arguments.common.address;
     arguments.run.token = arguments.common.token;

@@ -28,10 +28,11 @@ struct RunOptions {
   // made for the workers. Empty, or 32 bytes or more.
   std::string worker_token;
   // Certificates for the coordinator at `address`, of this launcher, and of its
-  // workers unless `worker_tls_folder` is set. A private daemon is reached
-  // without.
+  // workers unless `worker_tls_folder` is set. A private daemon gets
+  // certificates of its own, unless `insecure` is set.
   std::string tls_folder;
   std::string worker_tls_folder;
+  bool insecure = false;
   // The workers' host address. Empty: they use their default or, on several
   // nodes, the address from which this host reaches the coordinator.
   std::string host_address;
@@ -65,9 +66,9 @@ struct RunOptions {
 //
 // The environment of each worker has LOCKSTEP_ADDRESS, LOCKSTEP_JOB,
 // LOCKSTEP_WORKER_NAME, LOCKSTEP_WORLD_SIZE, LOCKSTEP_RESTART_COUNT,
-// LOCAL_RANK (its number on this host), LOCKSTEP_LAUNCH, LOCKSTEP_SPEC if
-// given, and LOCKSTEP_TOKEN: `token`, or the join token of the job; on several
-// nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
+// LOCAL_RANK (its number on this host), LOCKSTEP_LAUNCH, LOCKSTEP_TLS,
+// LOCKSTEP_SPEC if given, and LOCKSTEP_TOKEN: `token`, or the join token of the
+// job; on several nodes also LOCKSTEP_HOST_ADDRESS. The launcher reports the
 // exit of each worker to the coordinator as proof, so that the other workers
 // detect a death immediately, and prints stalls.
 int Run(const RunOptions& options);

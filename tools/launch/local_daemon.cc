@@ -30,9 +30,11 @@ std::string FirstLine(const fs::path& file) {
   return line;
 }
 
-void Publish(LocalDaemon* daemon) {
-  absl::StatusOr<PublishedToken> published =
-      PublishedToken::Write(daemon->address, daemon->operator_token);
+void Publish(LocalDaemon* daemon, const LocalDaemonOptions& options) {
+  absl::StatusOr<PublishedToken> published = PublishedToken::Write(
+      daemon->address, {.token = daemon->operator_token,
+                        .tls_folder = options.operator_tls_folder,
+                        .worker_tls_folder = options.worker_tls_folder});
   if (published.ok()) {
     daemon->published = *std::move(published);
     return;
@@ -108,7 +110,7 @@ absl::StatusOr<LocalDaemon> StartLocalDaemon(
   if (options.journal != kJournalInMemory) {
     daemon.again = command(daemon.address);
   }
-  Publish(&daemon);
+  Publish(&daemon, options);
   return daemon;
 }
 

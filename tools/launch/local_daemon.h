@@ -48,6 +48,8 @@ struct LocalDaemonOptions {
   std::string operator_token;              // empty: a random one
   std::string journal = kJournalInMemory;  // its --journal
   std::string tls_folder;                  // its --tls; empty: plaintext
+  std::string operator_tls_folder;         // of OperatorAccess
+  std::string worker_tls_folder;           // of OperatorAccess
   absl::Duration patience = absl::Seconds(20);
 };
 

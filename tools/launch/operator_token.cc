@@ -73,16 +73,28 @@ absl::StatusOr<std::string> OperatorTokenPath(const std::string& address) {
 }
 
 absl::StatusOr<std::string> FindOperatorToken(const std::string& address) {
+  absl::StatusOr<OperatorAccess> access = FindOperatorAccess(address);
+  if (!access.ok()) return access.status();
+  return std::move(access->token);
+}
+
+absl::StatusOr<OperatorAccess> FindOperatorAccess(const std::string& address) {
   // An address has no slash; a text with a slash is not a file of this folder.
   if (address.empty() || address.find('/') != std::string::npos) {
-    return std::string();
+    return OperatorAccess{};
   }
   const absl::StatusOr<std::string> folder = Folder();
   const absl::StatusOr<std::string> path = OperatorTokenPath(address);
-  if (!path.ok() || RemoveIfLeft(*folder, *path)) return std::string();
-  absl::StatusOr<std::string> token = ReadSecretFile(*path);
-  if (absl::IsNotFound(token.status())) return std::string();
-  return token;
+  if (!path.ok() || RemoveIfLeft(*folder, *path)) return OperatorAccess{};
+  const auto lines = ReadSecretLines(*path);
+  if (absl::IsNotFound(lines.status())) return OperatorAccess{};
+  if (!lines.ok()) return lines.status();
+  OperatorAccess access{.token = lines->front()};
+  if (lines->size() == 3) {
+    access.tls_folder = (*lines)[1];
+    access.worker_tls_folder = (*lines)[2];
+  }
+  return access;
 }
 
 std::vector<std::string> PublishedAddresses() {
@@ -102,8 +114,8 @@ std::vector<std::string> PublishedAddresses() {
   return addresses;
 }
 
-absl::StatusOr<PublishedToken> PublishedToken::Write(const std::string& address,
-                                                     const std::string& token) {
+absl::StatusOr<PublishedToken> PublishedToken::Write(
+    const std::string& address, const OperatorAccess& access) {
   const absl::StatusOr<std::string> folder = Folder();
   if (!folder.ok()) return folder.status();
   absl::Status written = MakePrivateDirectory(*folder);
@@ -112,7 +124,9 @@ absl::StatusOr<PublishedToken> PublishedToken::Write(const std::string& address,
   if (!path.ok()) return path.status();
   // Nobody else looks for this name; the lock comes with the file.
   const std::string unnamed = absl::StrCat(*path, ".new");
-  written = WriteSecretFile(unnamed, token);
+  written = WriteSecretFile(
+      unnamed, absl::StrCat(access.token, "\n", access.tls_folder, "\n",
+                            access.worker_tls_folder));
   if (!written.ok()) return written;
   PublishedToken published;
   published.lock_ =

@@ -1,6 +1,7 @@
-// The file with the operator's token of a private coordinator. The launcher
-// writes it with mode 0600, and lockstepctl of the same user finds it by the
-// coordinator's address.
+// The file with the operator's token of a private coordinator. If that serves
+// TLS, two more lines name the TLS folders of operators and workers. The
+// launcher writes it with mode 0600, and lockstepctl of the same user finds it
+// by the coordinator's address.
 //
 //   $XDG_RUNTIME_DIR/lockstep/127.0.0.1:40123.token      if the variable is set
 //   $HOME/.lockstep/127.0.0.1:40123.token                else
@@ -36,6 +37,15 @@ absl::StatusOr<std::string> OperatorTokenPath(const std::string& address);
 // Errors: those of ReadSecretFile.
 absl::StatusOr<std::string> FindOperatorToken(const std::string& address);
 
+struct OperatorAccess {
+  std::string token;              // empty: there is none
+  std::string tls_folder;         // empty: plaintext
+  std::string worker_tls_folder;  // for workers that are started besides
+};
+
+// All of that file; the rest as of FindOperatorToken.
+absl::StatusOr<OperatorAccess> FindOperatorAccess(const std::string& address);
+
 // The addresses of all such files that launchers have locked, sorted. Empty if
 // the folder does not exist.
 std::vector<std::string> PublishedAddresses();
@@ -46,7 +56,7 @@ class PublishedToken {
   // Errors: those of OperatorTokenPath, MakePrivateDirectory, WriteSecretFile;
   // of locks and of the file system, with the path.
   static absl::StatusOr<PublishedToken> Write(const std::string& address,
-                                              const std::string& token);
+                                              const OperatorAccess& access);
   PublishedToken() = default;
   PublishedToken(PublishedToken&& other) noexcept
       : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
