@@ -32,7 +32,7 @@
 #include "base/mutex.h"
 #include "bench/bench_worker.h"
 #include "bench/figures.h"
-#include "server/journal/sqlite_journal.h"
+#include "server/journal/sqlite_store.h"
 #include "tools/launch/child.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/rpc/admin_client.h"
@@ -89,7 +89,7 @@ void Decide(journal::Journal* journal, Durables* durables, int count) {
 
 void MeasureDecisions(const Arguments& arguments,
                       std::vector<Figure>* figures) {
-  auto journal = journal::SqliteJournal::Open(arguments.directory + "/decide");
+  auto journal = journal::OpenSqliteJournal(arguments.directory + "/decide");
   Must(journal.status(), "open");
   Must((*journal)->Load().status(), "load");
   const std::string path = arguments.directory + "/plain";

@@ -28,7 +28,7 @@
 #include "proto/plan_chunks.h"
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
-#include "server/journal/sqlite_journal.h"
+#include "server/journal/sqlite_store.h"
 #include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
 #include "server/observe/log.h"
@@ -201,7 +201,7 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
 absl::StatusOr<std::unique_ptr<journal::Journal>> OpenJournal(
     const DaemonFlags& flags, journal::MemoryStore* store) {
   if (flags.journal != kJournalInMemory) {
-    auto journal = journal::SqliteJournal::Open(flags.journal);
+    auto journal = journal::OpenSqliteJournal(flags.journal);
     if (!journal.ok()) return journal.status();
     return *std::move(journal);
   }

@@ -6,8 +6,11 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/check.h"
+#include "base/status.h"
 
 namespace lockstep::journal {
 namespace {
@@ -142,6 +145,44 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
                         damage.message()));
   }
   return recovered;
+}
+
+std::vector<std::string> SnapshotFrames(const Chain& of,
+                                        const std::vector<std::string>& parts) {
+  std::vector<std::string> frames = {
+      Encode({.number = of.last_number(),
+              .predecessor = of.last_hash(),
+              .payload = absl::StrCat(parts.size())})};
+  Chain chain(0, HashOf(frames.front()));
+  for (const std::string& part : parts) frames.push_back(chain.Extend(part));
+  return frames;
+}
+
+absl::StatusOr<Snapshot> ReadSnapshot(const std::vector<std::string>& frames) {
+  if (frames.empty()) return absl::DataLossError("the snapshot has no header");
+  const absl::StatusOr<Frame> header = Decode(frames.front());
+  uint64_t count = 0;
+  if (!header.ok() || !absl::SimpleAtoi(header->payload, &count)) {
+    return WithContext(
+        "the snapshot is damaged",
+        header.ok() ? absl::DataLossError("its header") : header.status());
+  }
+  Snapshot snapshot{.of = Chain(header->number, header->predecessor)};
+  Chain chain(0, HashOf(frames.front()));
+  for (size_t i = 1; i < frames.size(); ++i) {
+    auto part = chain.Follow(frames[i]);
+    if (!part.ok()) {
+      return WithContext(
+          absl::StrFormat("part %d of the snapshot is damaged", i),
+          part.status());
+    }
+    snapshot.parts.push_back(*std::move(part));
+  }
+  if (snapshot.parts.size() != count) {
+    return absl::DataLossError(absl::StrFormat(
+        "the snapshot has %d parts of %d", snapshot.parts.size(), count));
+  }
+  return snapshot;
 }
 
 }  // namespace lockstep::journal

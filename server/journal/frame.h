@@ -82,6 +82,22 @@ struct Recovered {
 absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
                                   Chain chain = {});
 
+// --- Snapshots
+// ----------------------------------------------------------------
+// Frame 0 has the end of the chain that the snapshot replaces, and the number
+// of parts; frames 1, 2, ... are the parts.
+
+std::vector<std::string> SnapshotFrames(const Chain& of,
+                                        const std::vector<std::string>& parts);
+
+struct Snapshot {
+  std::vector<std::string> parts;
+  Chain of;
+};
+
+// DataLoss names the damaged part.
+absl::StatusOr<Snapshot> ReadSnapshot(const std::vector<std::string>& frames);
+
 }  // namespace lockstep::journal
 
 #endif  // LOCKSTEP_SERVER_JOURNAL_FRAME_H_

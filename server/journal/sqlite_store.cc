@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "server/journal/group_commit_journal.h"
 #include "server/journal/sqlite_statement.h"
 #include "server/journal/wal_check.h"
 
@@ -280,32 +281,14 @@ absl::Status SqliteStore::CheckFormat() {
 // parts follow it, as a chain that begins with it.
 absl::Status SqliteStore::ReadSnapshot(StoredJournal* stored) {
   SqliteStatement select(db_, "SELECT id, frame FROM snapshot ORDER BY id");
-  if (!select.Step()) return select.ok() ? absl::OkStatus() : Failed("read");
-  const std::string header_bytes(select.Column(1));
-  const absl::StatusOr<Frame> header = Decode(header_bytes);
-  uint64_t count = 0;
-  if (!header.ok() || !absl::SimpleAtoi(header->payload, &count)) {
-    return WithContext("the snapshot is damaged",
-                       header.ok() ? Damaged("its header") : header.status());
-  }
-  Chain chain(0, HashOf(header_bytes));
-  std::vector<std::string> parts;
-  while (select.Step()) {
-    auto part = chain.Follow(select.Column(1));
-    if (!part.ok()) {
-      return WithContext(absl::StrFormat("part %d of the snapshot is damaged",
-                                         parts.size() + 1),
-                         part.status());
-    }
-    parts.push_back(*std::move(part));
-  }
+  std::vector<std::string> frames;
+  while (select.Step()) frames.emplace_back(select.Column(1));
   if (!select.ok()) return Failed("read");
-  if (parts.size() != count) {
-    return Damaged(absl::StrFormat("the snapshot has %d parts of %d",
-                                   parts.size(), count));
-  }
-  stored->snapshot = std::move(parts);
-  stored->snapshot_end = Chain(header->number, header->predecessor);
+  if (frames.empty()) return absl::OkStatus();
+  auto snapshot = journal::ReadSnapshot(frames);
+  if (!snapshot.ok()) return snapshot.status();
+  stored->snapshot = std::move(snapshot->parts);
+  stored->snapshot_end = snapshot->of;
   return absl::OkStatus();
 }
 
@@ -373,15 +356,11 @@ absl::Status SqliteStore::ReplaceBySnapshot(
 
 absl::Status SqliteStore::InsertSnapshot(
     const Chain& of, const std::vector<std::string>& parts) {
-  const std::string header = Encode({.number = of.last_number(),
-                                     .predecessor = of.last_hash(),
-                                     .payload = absl::StrCat(parts.size())});
-  Chain chain(0, HashOf(header));
   SqliteStatement insert(db_, "INSERT INTO snapshot VALUES (?, ?)");
-  for (size_t i = 0; i <= parts.size(); ++i) {
-    const std::string frame = i == 0 ? header : chain.Extend(parts[i - 1]);
+  uint64_t id = 0;
+  for (const std::string& frame : SnapshotFrames(of, parts)) {
     insert.Reset();
-    insert.Bind(1, static_cast<uint64_t>(i));
+    insert.Bind(1, id++);
     insert.Bind(2, frame);
     insert.Step();
     if (!insert.ok()) return Failed("compact");
@@ -420,7 +399,7 @@ absl::StatusOr<std::string> SqliteStore::ReplaceDamaged(
   return aside;
 }
 
-void SqliteStore::CheckpointIfLong() {
+void SqliteStore::Maintain() {
   if (log_pages_ < kLogPagesLong) return;
   sqlite3_wal_checkpoint_v2(db_, nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
                             nullptr);
@@ -471,6 +450,13 @@ std::string DamageAdvice(absl::string_view folder) {
       "what "
       "is left: lockstepctl journal repair ",
       folder);
+}
+
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(
+    const std::string& folder) {
+  auto store = SqliteStore::Open(folder, StoreAccess::kWrite);
+  if (!store.ok()) return store.status();
+  return std::make_unique<GroupCommitJournal>(*std::move(store));
 }
 
 }  // namespace lockstep::journal

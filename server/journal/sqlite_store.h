@@ -37,7 +37,9 @@
 #include "base/file_system.h"
 #include "server/journal/durable_mark.h"
 #include "server/journal/frame.h"
+#include "server/journal/journal.h"
 #include "server/journal/private_file.h"
+#include "server/journal/store.h"
 #include "server/journal/wal_check.h"
 
 struct sqlite3;
@@ -46,41 +48,24 @@ namespace lockstep::journal {
 
 inline constexpr uint32_t kFormatVersion = 1;
 
-// What was read, up to the first damaged record.
-struct StoredJournal {
-  std::vector<std::string> snapshot;  // parts; empty: none
-  Chain snapshot_end;                 // after the records that it replaces
-  std::vector<std::string> records;   // payloads
-  Chain chain;                        // after the last of them
-  uint64_t promised = 0;              // the newest record of the mark; 0: none
-  std::vector<std::string> notes;     // what an operator should know, if any
-  absl::Status damage;                // OK, or DataLoss
-};
-
 // What to do about the damage of the journal in `folder`, for people.
 std::string DamageAdvice(absl::string_view folder);
 
-class SqliteStore {
+class SqliteStore final : public Store {
  public:
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(
       const std::string& folder, StoreAccess access);
-  ~SqliteStore();
+  ~SqliteStore() override;
   SqliteStore(const SqliteStore&) = delete;
   SqliteStore& operator=(const SqliteStore&) = delete;
 
-  // First, once. An error if nothing can be read; else see `damage`, with which
-  // nothing may be appended.
-  absl::StatusOr<StoredJournal> Read();
-
-  // Durable when it returns OK; without any effect otherwise. `end` is the
-  // chain after the frames, the first of which has number `first`.
+  absl::StatusOr<StoredJournal> Read() override;
+  // One write to the log and one fdatasync. Without any effect unless it
+  // returns OK, and so the next one.
   absl::Status Append(uint64_t first, const std::vector<std::string>& frames,
-                      const Chain& end);
-
-  // Replaces the snapshot and the records up to `of`. Durable when it returns
-  // OK; without any effect otherwise.
-  absl::Status ReplaceBySnapshot(const Chain& of,
-                                 const std::vector<std::string>& parts);
+                      const Chain& end) override;
+  absl::Status ReplaceBySnapshot(
+      const Chain& of, const std::vector<std::string>& parts) override;
 
   // Replaces an inspected journal by one that has only this snapshot, of
   // the records up to `of`. Moves the old files into a new folder DIR/damaged-N
@@ -90,7 +75,7 @@ class SqliteStore {
 
   // Copies the log into the database if the log has become long. An error is
   // only a reason to try again later.
-  void CheckpointIfLong();
+  void Maintain() override;
 
  private:
   SqliteStore(std::string folder, StoreAccess access,
@@ -124,6 +109,11 @@ class SqliteStore {
   std::optional<MarkFile> mark_file_;     // with kWrite, after Read
   int log_pages_ = 0;                     // after the last commit
 };
+
+// A journal that survives kill -9 and a power failure. Locks the folder until
+// it is destroyed.
+absl::StatusOr<std::unique_ptr<Journal>> OpenSqliteJournal(
+    const std::string& folder);
 
 }  // namespace lockstep::journal
 

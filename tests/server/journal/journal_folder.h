@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "server/journal/sqlite_journal.h"
+#include "server/journal/sqlite_store.h"
 #include "tests/server/journal/journal_contract.h"
 
 namespace lockstep::journal {
@@ -50,14 +50,14 @@ class JournalFolder {
   }
 
   absl::StatusOr<LoadedJournal> Load() const {
-    auto journal = SqliteJournal::Open(path());
+    auto journal = OpenSqliteJournal(path());
     if (!journal.ok()) return journal.status();
     return (*journal)->Load();
   }
 
   // Appends one record after the other, each in a commit of its own.
   void AppendAll(const std::vector<std::string>& records) const {
-    auto journal = SqliteJournal::Open(path());
+    auto journal = OpenSqliteJournal(path());
     ASSERT_TRUE(journal.ok()) << journal.status();
     ASSERT_TRUE((*journal)->Load().ok());
     Appender appender(journal->get());

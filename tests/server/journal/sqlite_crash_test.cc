@@ -26,7 +26,7 @@ std::string CrashRecord(int number) {
 // and then, and writes the number of each durable record to `pipe`.
 [[noreturn]] void AppendUntilKilled(const std::string& path, int first,
                                     int pipe) {
-  auto journal = SqliteJournal::Open(path);
+  auto journal = OpenSqliteJournal(path);
   if (!journal.ok() || !(*journal)->Load().ok()) _exit(3);
   for (int number = first;; ++number) {
     (*journal)->Append(CrashRecord(number),

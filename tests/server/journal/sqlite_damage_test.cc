@@ -27,7 +27,7 @@ class KilledJournal {
   explicit KilledJournal(size_t in_database) {
     const auto& all = DamageRecords();
     folder_.AppendAll({all.begin(), all.begin() + in_database});
-    auto journal = SqliteJournal::Open(folder_.path());
+    auto journal = OpenSqliteJournal(folder_.path());
     EXPECT_TRUE(journal.ok() && (*journal)->Load().ok());
     Appender appender(journal->get());
     for (size_t i = in_database; i < all.size(); ++i) {
@@ -235,7 +235,7 @@ class OlderCopyTest : public testing::Test {
   using Files = std::map<std::string, std::string>;
 
   OlderCopyTest() {
-    auto journal = SqliteJournal::Open(folder_.path());
+    auto journal = OpenSqliteJournal(folder_.path());
     EXPECT_TRUE(journal.ok() && (*journal)->Load().ok());
     Appender appender(journal->get());
     for (const std::string& record : DamageRecords()) {
@@ -335,7 +335,7 @@ TEST_F(OlderCopyTest, OfAnotherJournalIsRefusedIfItIsLongerToo) {
 TEST(DamagedSnapshotTest, APartIsNamed) {
   const JournalFolder folder;
   {
-    auto journal = SqliteJournal::Open(folder.path());
+    auto journal = OpenSqliteJournal(folder.path());
     ASSERT_TRUE(journal.ok() && (*journal)->Load().ok());
     Appender appender(journal->get());
     appender.Append("one");

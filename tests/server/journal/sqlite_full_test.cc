@@ -130,7 +130,7 @@ class FlakyDisk {
 class FlakyDiskTest : public testing::Test {
  protected:
   FlakyDiskTest() {
-    auto journal = SqliteJournal::Open(folder_.path());
+    auto journal = OpenSqliteJournal(folder_.path());
     EXPECT_TRUE(journal.ok()) << journal.status();
     journal_ = *std::move(journal);
     EXPECT_TRUE(journal_->Load().ok());
@@ -157,7 +157,7 @@ class FlakyDiskTest : public testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<absl::Status> troubles_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<SqliteJournal> journal_;
+  std::unique_ptr<Journal> journal_;
   std::optional<Appender> appender_;
 };
 

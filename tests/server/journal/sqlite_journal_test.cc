@@ -1,9 +1,8 @@
-#include "server/journal/sqlite_journal.h"
-
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/journal/sqlite_statement.h"
+#include "server/journal/sqlite_store.h"
 #include "tests/server/journal/journal_contract.h"
 #include "tests/server/journal/journal_folder.h"
 
@@ -18,7 +17,7 @@ using testing::UnorderedElementsAre;
 class SqliteShelf : public JournalShelf {
  public:
   std::unique_ptr<Journal> Open() override {
-    auto journal = SqliteJournal::Open(folder_.path());
+    auto journal = OpenSqliteJournal(folder_.path());
     EXPECT_TRUE(journal.ok()) << journal.status();
     return *std::move(journal);
   }
@@ -82,7 +81,7 @@ int ModeOf(const std::string& path) {
 
 TEST(SqliteJournalTest, NobodyElseMayReadIt) {
   const JournalFolder folder;
-  auto journal = SqliteJournal::Open(folder.path());
+  auto journal = OpenSqliteJournal(folder.path());
   ASSERT_TRUE(journal.ok()) << journal.status();
   ASSERT_TRUE((*journal)->Load().ok());
   Appender appender(journal->get());
@@ -115,16 +114,16 @@ TEST(SqliteJournalTest, AFolderThatOthersMayWriteToIsRefused) {
   const JournalFolder folder;
   ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
   ASSERT_EQ(chmod(folder.path().c_str(), 0770), 0);
-  const auto journal = SqliteJournal::Open(folder.path());
+  const auto journal = OpenSqliteJournal(folder.path());
   EXPECT_EQ(journal.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(journal.status().message()), HasSubstr("mode 770"));
 }
 
 TEST(SqliteJournalTest, ASecondOneIsRefusedAndNamesTheProcessOfTheFirst) {
   const JournalFolder folder;
-  const auto first = SqliteJournal::Open(folder.path());
+  const auto first = OpenSqliteJournal(folder.path());
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = SqliteJournal::Open(folder.path());
+  const auto second = OpenSqliteJournal(folder.path());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr(absl::StrCat("process ", getpid())));
@@ -191,7 +190,7 @@ TEST(SqliteJournalTest, AnOlderCopyOfItsDatabaseIsRefused) {
 // The records of a year would fill any disk.
 TEST(SqliteJournalTest, ItsFilesStaySmallWhenItIsCompacted) {
   const JournalFolder folder;
-  auto journal = SqliteJournal::Open(folder.path());
+  auto journal = OpenSqliteJournal(folder.path());
   ASSERT_TRUE(journal.ok()) << journal.status();
   ASSERT_TRUE((*journal)->Load().ok());
   Appender appender(journal->get());
@@ -206,7 +205,7 @@ TEST(SqliteJournalTest, ItsFilesStaySmallWhenItIsCompacted) {
 
 TEST(SqliteJournalTest, ItsDestructorCommitsWhatWasAppended) {
   const JournalFolder folder;
-  auto journal = SqliteJournal::Open(folder.path());
+  auto journal = OpenSqliteJournal(folder.path());
   ASSERT_TRUE(journal.ok()) << journal.status();
   ASSERT_TRUE((*journal)->Load().ok());
   std::vector<absl::Status> told;

@@ -1,4 +1,4 @@
-// A journal in an SQLite database: survives kill -9 and a power failure.
+// A journal in a store, which is written in groups.
 //
 //   Append ─▶ queue ─▶ ls-journal: one transaction for all that was appended
 //                      while the last one ran, then the callbacks
@@ -6,20 +6,18 @@
 //   Append:  1   2 3 4         5 6
 //   commit:  |--1--|--2 3 4-----|--5 6--|
 //
-// A commit is one write to the log and one fdatasync. Compact is a transaction
-// of its own; records that are appended meanwhile wait for it.
+// Compact is a transaction of its own; records that are appended meanwhile wait
+// for it.
 //
-// A full disk is waited for: the transaction is tried again every second, and
-// OnTrouble's callback is told. That is sound because SQLite undoes a
-// transaction that fails, and the next attempt writes all of it again. Any
-// other error is final: after a failed fdatasync it is unknown what the disk
-// has, and a restart reads it.
+// A full store is waited for: the transaction is tried again every second, and
+// OnTrouble's callback is told. Any other error is final: it is unknown then
+// what the store has, and a restart reads it.
 //
 // Threads: as journal.h; ls-journal calls the callbacks.
-// Errors:  those of SqliteStore (sqlite_store.h).
+// Errors:  those of the store.
 
-#ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_
-#define LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_
+#ifndef LOCKSTEP_SERVER_JOURNAL_GROUP_COMMIT_JOURNAL_H_
+#define LOCKSTEP_SERVER_JOURNAL_GROUP_COMMIT_JOURNAL_H_
 
 #include <cstdint>
 #include <deque>
@@ -33,17 +31,16 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/journal/journal.h"
-#include "server/journal/sqlite_store.h"
+#include "server/journal/store.h"
 
 namespace lockstep::journal {
 
-class SqliteJournal final : public Journal {
+class GroupCommitJournal final : public Journal {
  public:
-  // Locks the folder until the journal is destroyed.
-  static absl::StatusOr<std::unique_ptr<SqliteJournal>> Open(
-      const std::string& folder);
-  // Commits what was appended, unless the disk is full.
-  ~SqliteJournal() override;
+  explicit GroupCommitJournal(std::unique_ptr<Store> store)
+      : store_(std::move(store)) {}
+  // Commits what was appended, unless the store is full.
+  ~GroupCommitJournal() override;
 
   absl::StatusOr<LoadedJournal> Load() override;
   void Append(std::string record, Durable durable) override;
@@ -58,9 +55,6 @@ class SqliteJournal final : public Journal {
     MakeSnapshot make;
   };
 
-  explicit SqliteJournal(std::unique_ptr<SqliteStore> store)
-      : store_(std::move(store)) {}
-
   void Push(JournalRequest request);
   void Run();
   std::deque<JournalRequest> AwaitRequests();
@@ -72,7 +66,7 @@ class SqliteJournal final : public Journal {
   // False if the journal is being destroyed.
   bool PauseBeforeRetry();
 
-  const std::unique_ptr<SqliteStore> store_;
+  const std::unique_ptr<Store> store_;
   Trouble trouble_;
 
   // Used by ls-journal, after Load.
@@ -89,4 +83,4 @@ class SqliteJournal final : public Journal {
 
 }  // namespace lockstep::journal
 
-#endif  // LOCKSTEP_SERVER_JOURNAL_SQLITE_JOURNAL_H_
+#endif  // LOCKSTEP_SERVER_JOURNAL_GROUP_COMMIT_JOURNAL_H_

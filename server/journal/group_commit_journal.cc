@@ -1,4 +1,4 @@
-#include "server/journal/sqlite_journal.h"
+#include "server/journal/group_commit_journal.h"
 
 #include <utility>
 
@@ -13,14 +13,7 @@ constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteJournal>> SqliteJournal::Open(
-    const std::string& folder) {
-  auto store = SqliteStore::Open(folder, StoreAccess::kWrite);
-  if (!store.ok()) return store.status();
-  return std::unique_ptr<SqliteJournal>(new SqliteJournal(*std::move(store)));
-}
-
-SqliteJournal::~SqliteJournal() {
+GroupCommitJournal::~GroupCommitJournal() {
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
@@ -29,7 +22,7 @@ SqliteJournal::~SqliteJournal() {
   if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<LoadedJournal> SqliteJournal::Load() {
+absl::StatusOr<LoadedJournal> GroupCommitJournal::Load() {
   absl::StatusOr<StoredJournal> stored = store_->Read();
   if (!stored.ok()) return stored.status();
   if (!stored->damage.ok()) return stored->damage;
@@ -41,15 +34,15 @@ absl::StatusOr<LoadedJournal> SqliteJournal::Load() {
                        .notes = std::move(stored->notes)};
 }
 
-void SqliteJournal::Append(std::string record, Durable durable) {
+void GroupCommitJournal::Append(std::string record, Durable durable) {
   Push({.record = std::move(record), .durable = std::move(durable)});
 }
 
-void SqliteJournal::Compact(MakeSnapshot make) {
+void GroupCommitJournal::Compact(MakeSnapshot make) {
   Push({.make = std::move(make)});
 }
 
-void SqliteJournal::Push(JournalRequest request) {
+void GroupCommitJournal::Push(JournalRequest request) {
   Check(thread_.joinable(), "a journal is loaded before it is written to");
   MutexLock lock(&mutex_);
   requests_.push_back(std::move(request));
@@ -58,7 +51,7 @@ void SqliteJournal::Push(JournalRequest request) {
 
 // --- ls-journal --------------------------------------------------------------
 
-void SqliteJournal::Run() {
+void GroupCommitJournal::Run() {
   while (true) {
     std::deque<JournalRequest> requests = AwaitRequests();
     if (requests.empty()) return;
@@ -74,18 +67,19 @@ void SqliteJournal::Run() {
       CompactNow(std::move(request.make));
     }
     Commit(std::move(batch));
-    store_->CheckpointIfLong();
+    store_->Maintain();
   }
 }
 
 // Empty once the journal is being destroyed and all was handled.
-std::deque<SqliteJournal::JournalRequest> SqliteJournal::AwaitRequests() {
+std::deque<GroupCommitJournal::JournalRequest>
+GroupCommitJournal::AwaitRequests() {
   MutexLock lock(&mutex_);
   while (!stopping_ && requests_.empty()) changed_.Wait(&mutex_);
   return std::exchange(requests_, {});
 }
 
-void SqliteJournal::Commit(std::deque<JournalRequest> batch) {
+void GroupCommitJournal::Commit(std::deque<JournalRequest> batch) {
   if (batch.empty()) return;
   if (failed_.ok()) {
     Chain end = chain_;
@@ -99,8 +93,8 @@ void SqliteJournal::Commit(std::deque<JournalRequest> batch) {
   for (JournalRequest& request : batch) request.durable(failed_);
 }
 
-absl::Status SqliteJournal::CommitFrames(const std::vector<std::string>& frames,
-                                         const Chain& end) {
+absl::Status GroupCommitJournal::CommitFrames(
+    const std::vector<std::string>& frames, const Chain& end) {
   while (true) {
     const absl::Status done =
         store_->Append(chain_.last_number() + 1, frames, end);
@@ -113,20 +107,21 @@ absl::Status SqliteJournal::CommitFrames(const std::vector<std::string>& frames,
   }
 }
 
-// On a full disk the records stay as they are; the next snapshot replaces them.
-void SqliteJournal::CompactNow(MakeSnapshot make) {
+// If the store is full the records stay as they are; the next snapshot replaces
+// them.
+void GroupCommitJournal::CompactNow(MakeSnapshot make) {
   if (!failed_.ok()) return;
   const absl::Status done = store_->ReplaceBySnapshot(chain_, make());
   if (!done.ok() && !absl::IsResourceExhausted(done)) failed_ = done;
 }
 
-void SqliteJournal::Tell(const absl::Status& trouble) {
+void GroupCommitJournal::Tell(const absl::Status& trouble) {
   if (troubled_ == !trouble.ok()) return;
   troubled_ = !trouble.ok();
   if (trouble_) trouble_(trouble);
 }
 
-bool SqliteJournal::PauseBeforeRetry() {
+bool GroupCommitJournal::PauseBeforeRetry() {
   MutexLock lock(&mutex_);
   if (!stopping_) changed_.WaitFor(&mutex_, kRetryInterval);
   return !stopping_;

@@ -1,0 +1,199 @@
+#include "server/etcd/etcd_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace lockstep::etcd {
+namespace {
+
+using journal::Chain;
+using journal::StoredJournal;
+
+constexpr char kFormat[] = "lockstep journal 1";
+// etcd takes 1.5 MiB with keys and framing.
+constexpr size_t kTransactionBytesMax = 1 << 20;
+constexpr int64_t kPageKeys = 64;  // of 512 KiB at most
+// A leader that reaches no member for as long leads no more, which cancels the
+// client: these end no attempt early.
+constexpr absl::Duration kWriteTimeout = absl::Seconds(2);
+constexpr absl::Duration kReadTimeout = absl::Seconds(10);
+
+std::string Padded(uint64_t number) { return absl::StrFormat("%020d", number); }
+
+}  // namespace
+
+std::string EtcdStore::KeyOf(const std::string& name) const {
+  return absl::StrCat(prefix_, "/", name);
+}
+
+// --- Reading -----------------------------------------------------------------
+
+absl::StatusOr<StoredJournal> EtcdStore::Read() {
+  if (absl::Status format = CheckFormat(); !format.ok()) return format;
+  StoredJournal stored;
+  const auto newest = NewestSnapshot();
+  if (!newest.ok()) return newest.status();
+  // Others are of an attempt that was interrupted.
+  if (!newest->empty()) {
+    const auto frames =
+        ReadFrames(absl::StrCat(KeyOf("snapshot/"), *newest, "/"));
+    if (!frames.ok()) return frames.status();
+    std::vector<std::string> bytes;
+    for (const auto& frame : *frames) bytes.push_back(frame.second);
+    auto snapshot = journal::ReadSnapshot(bytes);
+    if (!snapshot.ok()) {
+      stored.damage = snapshot.status();
+      return stored;
+    }
+    stored.snapshot = std::move(snapshot->parts);
+    stored.snapshot_end = snapshot->of;
+  }
+  const auto frames = ReadFrames(KeyOf("record/"));
+  if (!frames.ok()) return frames.status();
+  std::vector<std::string> records;
+  for (const auto& frame : *frames) records.push_back(frame.second);
+  auto recovered = journal::Recover(records, stored.snapshot_end);
+  if (!recovered.ok()) {
+    stored.damage = recovered.status();
+    return stored;
+  }
+  stored.records = std::move(recovered->payloads);
+  stored.chain = recovered->chain;
+  if (recovered->torn > 0) {
+    stored.notes.push_back(absl::StrFormat(
+        "the journal in etcd ends with a record that was not written whole: "
+        "it was never promised, and is dropped"));
+    const absl::Status dropped =
+        Commit({{KeyOf(absl::StrCat("record/",
+                                    Padded(stored.chain.last_number() + 1))),
+                 WithPrefix(KeyOf("record/")).to}},
+               {});
+    if (!dropped.ok()) return dropped;
+  }
+  return stored;
+}
+
+absl::Status EtcdStore::CheckFormat() {
+  const auto page = client_->Read({KeyOf("format"), ""}, 1, 0, kReadTimeout);
+  if (!page.ok()) return page.status();
+  if (page->keys.empty()) return Commit({}, {{KeyOf("format"), kFormat}});
+  const std::string& format = page->keys.front().value;
+  if (format == kFormat) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the journal in etcd at ", prefix_, " has the format \"",
+                   format, "\", this version reads \"", kFormat, "\""));
+}
+
+absl::StatusOr<std::string> EtcdStore::NewestSnapshot() {
+  const auto page = client_->Read({KeyOf("snapshot"), ""}, 1, 0, kReadTimeout);
+  if (!page.ok()) return page.status();
+  return page->keys.empty() ? "" : page->keys.front().value;
+}
+
+absl::StatusOr<std::vector<KeyValue>> EtcdStore::ReadAll(
+    const std::string& prefix) {
+  std::vector<KeyValue> all;
+  KeyRange range = WithPrefix(prefix);
+  while (true) {
+    // Nobody else writes: no revision is needed.
+    auto page = client_->Read(range, kPageKeys, 0, kReadTimeout);
+    if (!page.ok()) return page.status();
+    for (KeyValue& key : page->keys) all.push_back(std::move(key));
+    if (!page->more) return all;
+    range.from = absl::StrCat(all.back().key, absl::string_view("\0", 1));
+  }
+}
+
+absl::StatusOr<EtcdStore::Frames> EtcdStore::ReadFrames(
+    const std::string& prefix) {
+  auto keys = ReadAll(prefix);
+  if (!keys.ok()) return keys.status();
+  Frames frames;
+  for (KeyValue& chunk : *keys) {
+    const std::string key = chunk.key.substr(0, chunk.key.rfind('/'));
+    if (frames.empty() || frames.back().first != key) {
+      frames.emplace_back(key, std::move(chunk.value));
+    } else {
+      frames.back().second += chunk.value;
+    }
+  }
+  return frames;
+}
+
+// --- Writing -----------------------------------------------------------------
+
+absl::Status EtcdStore::Append(uint64_t first,
+                               const std::vector<std::string>& frames,
+                               const Chain&) {
+  Frames named;
+  for (const std::string& frame : frames) {
+    named.emplace_back(KeyOf(absl::StrCat("record/", Padded(first++))), frame);
+  }
+  return Write(named);
+}
+
+absl::Status EtcdStore::ReplaceBySnapshot(
+    const Chain& of, const std::vector<std::string>& parts) {
+  const std::string number = Padded(of.last_number());
+  const std::string folder = KeyOf(absl::StrCat("snapshot/", number, "/"));
+  const KeyRange own = WithPrefix(folder);
+  const KeyRange all = WithPrefix(KeyOf("snapshot/"));
+  const auto newest = NewestSnapshot();
+  if (!newest.ok()) return newest.status();
+  if (*newest == number) return absl::OkStatus();
+  // What an attempt left that was interrupted.
+  if (absl::Status s = Commit({own}, {}); !s.ok()) return s;
+
+  Frames frames;
+  for (const std::string& frame : journal::SnapshotFrames(of, parts)) {
+    frames.emplace_back(absl::StrCat(folder, Padded(frames.size())), frame);
+  }
+  if (absl::Status s = Write(frames); !s.ok()) return s;
+  return Commit(
+      {{all.from, own.from},
+       {own.to, all.to},
+       {KeyOf("record/"),
+        KeyOf(absl::StrCat("record/", Padded(of.last_number() + 1)))}},
+      {{KeyOf("snapshot"), number}});
+}
+
+absl::Status EtcdStore::Write(const Frames& frames) {
+  std::vector<KeyValue> puts;
+  size_t bytes = 0;
+  const auto flush = [&] {
+    bytes = 0;
+    return Commit({}, std::exchange(puts, {}));
+  };
+  for (const auto& [key, frame] : frames) {
+    for (size_t at = 0, chunk = 0; at < frame.size();
+         at += kChunkBytesMax, ++chunk) {
+      std::string part = frame.substr(at, kChunkBytesMax);
+      const bool is_full = puts.size() == kOperationsMax ||
+                           bytes + part.size() > kTransactionBytesMax;
+      if (is_full && !puts.empty()) {
+        if (absl::Status s = flush(); !s.ok()) return s;
+      }
+      bytes += part.size();
+      puts.push_back({absl::StrFormat("%s/%04d", key, chunk), std::move(part)});
+    }
+  }
+  return puts.empty() ? absl::OkStatus() : flush();
+}
+
+// Again until it is known to have succeeded or failed.
+absl::Status EtcdStore::Commit(const std::vector<KeyRange>& deletes,
+                               std::vector<KeyValue> puts) {
+  const Transaction transaction{
+      .fence = fence_, .deletes = deletes, .puts = std::move(puts)};
+  while (true) {
+    const absl::Status done = client_->Commit(transaction, kWriteTimeout);
+    if (!absl::IsUnavailable(done)) return done;
+  }
+}
+
+}  // namespace lockstep::etcd
