@@ -29,7 +29,6 @@
 #include "server/core/coordinator.h"
 #include "server/journal/memory_journal.h"
 #include "server/journal/sqlite_store.h"
-#include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
 #include "server/observe/log.h"
 #include "server/rpc/connection_limit.h"

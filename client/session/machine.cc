@@ -95,6 +95,12 @@ void Machine::On(const StreamClosed& event) {
                         options_.job.value, options_.worker.value,
                         event.status.message())));
   }
+  // The epoch has ended, so it cannot be adopted either.
+  if (view_.phase == SessionPhase::kEnded && !unacked_.leave() &&
+      absl::IsNotFound(event.status)) {
+    EndStream();
+    Change().forgotten = event.status;
+  }
 }
 
 void Machine::On(const StreamMessage& event) {

@@ -106,11 +106,19 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
   const auto view = event_loop_->Await(
       [](const View& v) {
         return v.recovery || v.job_over || !v.fenced.ok() ||
-               v.phase != SessionPhase::kEnded;
+               !v.forgotten.ok() || v.phase != SessionPhase::kEnded;
       },
       clock_->Now() + spec().timeouts.join);
   if (view->job_over || view->phase != SessionPhase::kEnded) {
     return WhyOver(*view);
+  }
+  if (!view->recovery && !view->forgotten.ok()) {
+    return absl::NotFoundError(
+        absl::StrFormat("epoch %d of job %s ended, and nobody can say how "
+                        "training goes on: %s. "
+                        "The epoch ended because: %s",
+                        epoch().value, spec().name, view->forgotten.message(),
+                        view->status.message()));
   }
   Recovery recovery{.kind = RecoveryKind::kRestore, .epoch = epoch().value};
   if (view->recovery) {

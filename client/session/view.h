@@ -57,6 +57,8 @@ struct View {
   std::optional<protocol::RecoveryDecision> recovery;
   // The coordinator refuses this incarnation since the epoch ended: why.
   absl::Status fenced;
+  // No coordinator knows the epoch, which has ended: why.
+  absl::Status forgotten;
   absl::Status status;  // OK until kEnded or kFailed; then final, but:
   // This worker saw a peer die and did not wait for the coordinator. If the
   // coordinator's message, equal on all ranks, arrives, it replaces `status`.

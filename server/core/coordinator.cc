@@ -136,7 +136,9 @@ void Coordinator::RememberRefusal(const MessageReceived& event,
                                   const EffectSink& out, absl::Time now) {
   const auto* hello = std::get_if<protocol::Hello>(&event.message.body);
   const absl::Status refusal = out.RefusalOf(event.session);
-  const bool is_newcomer = hello != nullptr && hello->generation.value == 0;
+  // A process that holds state is not refused if it is started again.
+  const bool is_newcomer =
+      hello != nullptr && hello->generation.value == 0 && !hello->held;
   if (!is_newcomer) return;
   if (refusal.ok()) {
     return refusals_.Forget(event.message.job, hello->process);
@@ -191,6 +193,9 @@ absl::Status Coordinator::OnHello(SessionId session, const JobName& name,
   if (IsOfJobBesideOurs(name, hello)) {
     LetTrainOn(session, name, hello, context);
     return absl::OkStatus();
+  }
+  if (HoldsUnknownState(name, hello)) {
+    return RefuseUnknownState(session, name, hello, context);
   }
   if (WaitsElsewhere(name, hello)) {
     const absl::Status free = NoOffersHold(name, context.now);

@@ -138,6 +138,11 @@ class Coordinator {
   // The Hello is from a worker that another coordinator welcomed and that is in
   // no epoch.
   bool WaitsElsewhere(const JobName& name, const protocol::Hello& hello) const;
+  bool HoldsUnknownState(const JobName& name,
+                         const protocol::Hello& hello) const;
+  absl::Status RefuseUnknownState(SessionId session, const JobName& name,
+                                  const protocol::Hello& hello,
+                                  EventContext& context);
   void TakeOffer(SessionId session, const JobName& name,
                  const protocol::Hello& hello, EventContext& context);
   void ReleaseLeaver(SessionId session, const JobName& name,

@@ -43,6 +43,10 @@ void Coordinator::LetTrainOn(SessionId session, const JobName& name,
   if (!hello.resume->ended) job->NoteForeign(hello, context);
   if (hello.resume->leaving)
     return ReleaseLeaver(session, name, hello, context);
+  if (hello.resume->ended) {
+    return context.out.Close(
+        session, UnknownEpoch(name, hello.resume->epoch, hello.worker));
+  }
   context.out.Close(
       session,
       absl::UnavailableError(absl::StrFormat(
@@ -57,6 +61,29 @@ void Coordinator::ReleaseLeaver(SessionId session, const JobName& name,
                                 EventContext& context) {
   context.out.Send(session, name, hello.resume->epoch, protocol::Left{});
   context.out.Close(session, absl::OkStatus());
+}
+
+// A survivor of an epoch that is over. Beside new workers, which begin with
+// other state, it would train another model.
+bool Coordinator::HoldsUnknownState(const JobName& name,
+                                    const protocol::Hello& hello) const {
+  const auto found = jobs_.find(name);
+  return hello.held && (found == jobs_.end() || !found->second.has_begun());
+}
+
+// Final, unless the others of an elastic job train on without it, and may still
+// offer that job.
+absl::Status Coordinator::RefuseUnknownState(SessionId session,
+                                             const JobName& name,
+                                             const protocol::Hello& hello,
+                                             EventContext& context) {
+  const absl::Status unknown =
+      UnknownState(name, hello.held->steps, hello.held->epoch, hello.worker);
+  const bool may_be_offered =
+      context.now < first_epochs_from_ || !NoOffersHold(name, context.now).ok();
+  if (!may_be_offered) return unknown;
+  context.out.Close(session, absl::UnavailableError(unknown.message()));
+  return absl::OkStatus();
 }
 
 // Such a worker has no progress to lose: it is admitted as a new one.
@@ -76,7 +103,8 @@ void Coordinator::TakeOffer(SessionId session, const JobName& name,
   if (hello.resume->ended) {  // there is nothing to adopt
     if (hello.resume->leaving)
       return ReleaseLeaver(session, name, hello, context);
-    return context.out.Close(session, UnknownJob(name));
+    return context.out.Close(
+        session, UnknownEpoch(name, hello.resume->epoch, hello.worker));
   }
   if (const absl::Status may = MayOffer(name, hello, context.now); !may.ok()) {
     return context.out.Close(session, may);

@@ -58,14 +58,14 @@ class DurableTest(unittest.TestCase):
         self.daemon.kill()
         self.daemon.communicate()
 
-    def start_workers(self, steps, mode=""):
+    def start_workers(self, steps, mode="", program="trouble_worker", more=("quiet=0",)):
         self.spec.write_text(SPEC.format(mode=mode))
         for name in ("worker-0", "worker-1"):
             environment = {"LOCKSTEP_ADDRESS": self.address, "LOCKSTEP_JOB": "trouble",
                            "LOCKSTEP_WORKER_NAME": name, "LOCKSTEP_WORLD_SIZE": "2",
                            "LOCKSTEP_SPEC": str(self.spec), "PATH": os.environ["PATH"]}
             self.workers.append(subprocess.Popen(
-                [BIN / "trouble_worker", str(steps), "quiet=0"], env=environment, text=True,
+                [BIN / program, str(steps), *more], env=environment, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
 
     def expect_that_workers_succeed(self):
@@ -351,6 +351,51 @@ class JournalTest(DurableTest):
         said = self.daemon.communicate()[1]
         self.assertIn("the journal's disk is full", said)
         self.assertIn("has room again", said)
+
+
+class EmptyJournalTest(DurableTest):
+    """The next daemon has an empty journal, while a survivor waits."""
+
+    def train(self):
+        self.start_daemon()
+        self.start_workers(100_000_000, "limits: {max_restarts: 3}", "recovering_worker", ())
+        self.await_steps()
+        self.survivor, self.victim = self.workers
+
+    def start_daemon_without_journal(self):
+        self.journal = self.folder / "another"
+        self.start_daemon()
+
+    def expect_that_the_survivor_ends(self, *words):
+        begun = time.monotonic()
+        said = self.survivor.communicate(timeout=PATIENCE)[0]
+        self.assertLess(time.monotonic() - begun, 15, said)  # timeouts.join is 60 s
+        self.assertEqual(self.survivor.returncode, 1, said)
+        self.assertIn("error NOT_FOUND", said)
+        self.assertIn("this coordinator does not know", said)
+        self.assertIn("Start the workers of the job again", said)
+        for word in words:
+            self.assertIn(word, said)
+
+    def test_a_survivor_that_recovers_ends(self):
+        self.train()
+        self.kill_daemon()
+        self.victim.kill()
+        self.victim.communicate()
+        self.await_that(lambda: asleep(self.survivor.pid), "in Recover")
+        self.start_daemon_without_journal()
+        self.expect_that_the_survivor_ends("epoch 1 of job trouble", "has ended")
+
+    def test_a_survivor_that_joins_ends(self):
+        self.train()
+        self.victim.kill()
+        self.victim.communicate()
+        self.await_that(lambda: [w["generation"] for w in self.job().get("workers", [])
+                                 if w["name"] == "worker-0"] == [2], "in Join")
+        self.kill_daemon()
+        self.start_daemon_without_journal()
+        self.expect_that_the_survivor_ends("does not know job trouble", "worker-0 has")
+        self.assertEqual(self.job(), {}, "it created a job")
 
 
 def fill(path):

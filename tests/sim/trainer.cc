@@ -256,6 +256,7 @@ void Trainer::Look() {
       }
       Once(kQuiescing, &Trainer::Quiesce);
       if (stage_ < kQuiesced || leaves_) return;
+      if (!now.forgotten.ok()) return Exit(false, now.forgotten.ToString());
       if (now.recovery || now.job_over || !now.fenced.ok()) {
         Once(kLeaving, &Trainer::Recover);
       }

@@ -224,7 +224,9 @@ class LOCKSTEP_EXPORT Session {
   // Errors: FailedPrecondition (the epoch lives, or this worker has left it;
   // training begins anew, and this process has passed a step, or joined after
   // one: end the process, so that it is started again), DeadlineExceeded (no
-  // decision within timeouts.join), status() if the job does not go on.
+  // decision within timeouts.join), NotFound (the coordinator was replaced by
+  // one that does not know the epoch: start all workers again), status() if the
+  // job does not go on.
   absl::StatusOr<Recovery> Recover();
 
   // Leaves the job after the last step. If the epoch has ended before, and

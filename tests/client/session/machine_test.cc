@@ -406,6 +406,25 @@ TEST_F(MachineTest, AnEpochThatTheCoordinatorForgotIsOver) {
   EXPECT_EQ(view().status.code(), absl::StatusCode::kAborted);
 }
 
+TEST_F(MachineTest, AnEndedEpochThatNoCoordinatorKnowsIsForgotten) {
+  Running();
+  const absl::Status unknown = absl::NotFoundError("epoch 1 is unknown");
+  Step(1, StreamClosed{1, unknown});
+  EXPECT_TRUE(view().forgotten.ok()) << "it trains, and may be adopted";
+  Step(1.5, DeadlineExpired{});
+  Step(1.5, StreamOpened{2});
+  Receive(1.5, 2, protocol::Welcome{{3}, Spec(), true});
+  HearEnd(2, 2, CauseKind::kProcessDied, "a died");
+  Step(3, StreamClosed{2, absl::UnavailableError("cut")});
+  EXPECT_TRUE(view().forgotten.ok()) << "the coordinator may come back";
+  Step(3.5, DeadlineExpired{});
+  Step(3.5, StreamOpened{3});
+  Step(3.5, StreamClosed{3, unknown});
+  EXPECT_EQ(view().forgotten, unknown);
+  EXPECT_EQ(view().status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Step(9, DeadlineExpired{}), "") << "it opens no other stream";
+}
+
 TEST_F(MachineTest, AnotherEpochMeansThatOursIsOver) {
   Running();
   Receive(1, 1, protocol::EpochFormed{0, Members()}, 2);

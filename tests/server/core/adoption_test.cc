@@ -601,6 +601,47 @@ TEST_F(AdoptionTest, AWorkerThatWaitsForAnEpochIsANewcomer) {
               Includes(Persists(EpochBegan(1, {"w-1", "w-2"}))));
 }
 
+// New workers begin with other state.
+TEST_F(AdoptionTest, AWorkerThatWaitsWithTheStateOfAnUnknownJobIsRefused) {
+  fixture_.Hello(1);
+  protocol::Hello waiting = fixture_.HelloOf(1);
+  waiting.held = protocol::HeldState{.epoch = {3}, .steps = 41};
+  protocol::Hello newcomer = waiting;
+  waiting.generation = {1};
+  waiting.secret = fixture_.SecretOf(1);
+  waiting.resume = protocol::ResumeState{};
+  fixture_.Restart(/*forgotten=*/2);
+  int stream = 20;
+  for (const auto& hello : {waiting, newcomer}) {
+    ++stream;
+    EXPECT_THAT(fixture_.Hello(stream, hello),
+                Includes(Sends(stream, Refused(StatusCode::kNotFound))));
+  }
+  fixture_.Hello(2);  // another worker creates the job meanwhile
+  EXPECT_THAT(fixture_.Hello(12, waiting),
+              Includes(Sends(12, Refused(StatusCode::kNotFound))));
+  fixture_.Hello(13, fixture_.HelloOf(1));
+  EXPECT_THAT(fixture_.Hello(14, newcomer),
+              Not(Includes(Sends(Refused(StatusCode::kNotFound)))))
+      << "the job has begun here";
+}
+
+TEST_F(AdoptionTest, ButNotBeforeTheOthersCouldOfferTheJob) {
+  fixture_.Hello(1);
+  protocol::Hello waiting = fixture_.HelloOf(1);
+  waiting.held = protocol::HeldState{.epoch = {3}, .steps = 41};
+  waiting.generation = {1};
+  waiting.secret = fixture_.SecretOf(1);
+  waiting.resume = protocol::ResumeState{};
+  fixture_.Restart(/*forgotten=*/2, absl::Seconds(2));
+  fixture_.Step(TimerExpired{});
+  EXPECT_THAT(fixture_.Hello(11, waiting),
+              EffectsAre(Closes(11, StatusCode::kUnavailable)));
+  fixture_.Wait(3);
+  EXPECT_THAT(fixture_.Hello(12, waiting),
+              Includes(Sends(12, Refused(StatusCode::kNotFound))));
+}
+
 TEST_F(AdoptionTest, ButNotWhileARunningJobOfThatNameIsOffered) {
   RunAndLoseTheCoordinator();
   protocol::Hello waiting = fixture_.HelloOf(3);
