@@ -27,10 +27,10 @@
 #include "proto/grpc_process.h"
 #include "proto/plan_chunks.h"
 #include "server/core/coordinator.h"
-#include "server/journal/memory_journal.h"
 #include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
 #include "server/observe/log.h"
+#include "server/open_journal.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
@@ -50,8 +50,6 @@ constexpr absl::Duration kAdoptionWindow = absl::Seconds(2);
 // Open files needed: gRPC's own, the reserve, and a few connections.
 constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 
-constexpr char kJournalInMemory[] = "memory";
-
 struct DaemonFlags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
@@ -60,7 +58,8 @@ struct DaemonFlags {
   bool insecure = false;
   std::string token_file;
   std::string worker_token_file;
-  std::string journal = kJournalInMemory;
+  std::string journal = std::string(kJournalInMemory);
+  std::string etcd_tls;
   std::string adoption_window;
   std::string log_level = "info";
   LimitFlags limits;
@@ -92,8 +91,12 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
             "jobs; lockstepctl token makes a token for one job of it");
   line->Add("--journal", &flags->journal,
             "folder that keeps the jobs across a restart; created if it does "
-            "not exist, for one daemon at a time; memory: nothing is kept")
+            "not exist, for one daemon at a time; etcd://HOST:PORT,.../PREFIX: "
+            "for several daemons, of which one leads; memory: nothing is kept")
       .ShowDefault();
+  line->Add("--etcd_tls", &flags->etcd_tls,
+            "folder with ca.crt, tls.crt and tls.key for a journal in etcd: "
+            "its authority, and a certificate of its clients");
   line->Add("--adoption_window", &flags->adoption_window,
             "for how long after a start without a journal no job forms "
             "its first epoch, so that jobs that run can be adopted "
@@ -134,16 +137,6 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
     options.gate = rpc::TokenGate(*std::move(tokens));
   }
   return options;
-}
-
-// A slash, so that a misspelt "memory" is no new folder.
-absl::Status CheckJournal(const std::string& journal) {
-  if (journal == kJournalInMemory || absl::StrContains(journal, '/')) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--journal is \"", journal,
-      "\": it is memory, or a folder with a slash, such as ./journal"));
 }
 
 // A daemon on any free port has no workers of an earlier run.
@@ -196,15 +189,18 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
   return absl::OkStatus();
 }
 
-// The journal of --journal, before Load. `store` is for one in memory.
-absl::StatusOr<std::unique_ptr<journal::Journal>> OpenJournal(
-    const DaemonFlags& flags, journal::MemoryStore* store) {
-  if (flags.journal != kJournalInMemory) {
-    auto journal = journal::OpenSqliteJournal(flags.journal);
-    if (!journal.ok()) return journal.status();
-    return *std::move(journal);
-  }
-  return std::make_unique<journal::MemoryJournal>(store);
+std::string IdentityOf(const DaemonFlags& flags) {
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  return absl::StrCat("lockstepd on ", host, ", which listens on ",
+                      flags.listen, " (pid ", getpid(), ")");
+}
+
+JournalOptions JournalOptionsFrom(const DaemonFlags& flags) {
+  return {.where = flags.journal,
+          .etcd_tls = flags.etcd_tls,
+          .insecure = flags.insecure,
+          .identity = IdentityOf(flags)};
 }
 
 void LogReplay(const runtime::Replayed& replayed,
@@ -223,21 +219,41 @@ void LogReplay(const runtime::Replayed& replayed,
       Count(static_cast<int64_t>(coordinator.durable().jobs.size()), "job")));
 }
 
-// Serves until a signal arrives or the journal fails.
-absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
+bool HasArrived(const sigset_t& signals) {
+  sigset_t pending;
+  sigpending(&pending);
+  return (sigismember(&pending, SIGTERM) != 0 &&
+          sigismember(&signals, SIGTERM) != 0) ||
+         (sigismember(&pending, SIGINT) != 0 &&
+          sigismember(&signals, SIGINT) != 0);
+}
+
+// Serves until a signal arrives, the journal fails or another coordinator
+// leads.
+absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, observe::Log* log) {
+  std::atomic<bool> leads{true};
+  JournalOptions journal_options = JournalOptionsFrom(flags);
+  journal_options.gives_up = [&signals] { return HasArrived(signals); };
+  journal_options.on_lost = [&](const absl::Status& why) {
+    log->Error(std::string(why.message()));
+    leads = false;
+    kill(getpid(), SIGTERM);
+  };
+  auto opened = OpenJournal(journal_options, log);
+  if (absl::IsCancelled(opened.status())) return absl::OkStatus();
+  if (!opened.ok()) return opened.status();
+  options.term = opened->term;
   core::Coordinator coordinator({.term = options.term,
                                  .adoption_window = adoption_window,
                                  .secret_seed = DrawSecret(),
                                  .limits = flags.limits.core()});
-  journal::MemoryStore store;
-  auto journal = OpenJournal(flags, &store);
-  if (!journal.ok()) return journal.status();
   const runtime::JournalCodec codec = {&proto::RecordBytes, &proto::ParseRecord,
                                        &proto::SnapshotParts,
                                        &proto::ParseSnapshot};
-  const auto replayed = runtime::Replay(journal->get(), codec, &coordinator);
+  const auto replayed =
+      runtime::Replay(opened->journal.get(), codec, &coordinator);
   if (absl::IsDataLoss(replayed.status())) {
     return absl::DataLossError(
         absl::StrCat(replayed.status().message(), "; ",
@@ -250,7 +266,7 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
   std::atomic<bool> journal_failed{false};
   runtime::CoordinatorLoop loop({
       .coordinator = &coordinator,
-      .journal = *std::move(journal),
+      .journal = std::move(opened->journal),
       .codec = codec,
       .plans = {&proto::PlanBytes, &proto::PlanFromBytes},
       .clock = &clock,
@@ -258,7 +274,10 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
       .metrics = &metrics,
       .on_journal_failure =
           [&](const absl::Status& status) {
-            log->Error(absl::StrCat("the journal failed: ", status.message()));
+            if (leads) {
+              log->Error(
+                  absl::StrCat("the journal failed: ", status.message()));
+            }
             journal_failed = true;
             kill(getpid(), SIGTERM);
           },
@@ -270,8 +289,7 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
                   "durable");
             } else {
               log->Error(absl::StrCat(
-                  "the journal's disk is full, records wait until there is "
-                  "room: ",
+                  "the journal is full, records wait until there is room: ",
                   trouble.message()));
             }
           },
@@ -293,8 +311,9 @@ absl::Status Serve(const DaemonFlags& flags, const rpc::ServerOptions& options,
   sigwait(&signals, &signal);
   log->Info(absl::StrCat("going down: ", strsignal(signal)));
   (*server)->SetServing(false);
-  loop.Drain();
-  (*server)->Shutdown(kDrainPatience);
+  if (leads) loop.Drain();
+  (*server)->Shutdown(leads ? kDrainPatience : absl::ZeroDuration());
+  if (!leads) return absl::AbortedError("another coordinator may lead now");
   return journal_failed ? absl::DataLossError("the journal failed")
                         : absl::OkStatus();
 }
@@ -318,7 +337,8 @@ int Main(int argc, char** argv) {
   PosixFileSystem files;
   const auto log = observe::Log::Make(flags.log_level);
   if (!log.ok()) return Complain(log.status(), 2);
-  if (absl::Status journal = CheckJournal(flags.journal); !journal.ok()) {
+  if (absl::Status journal = CheckJournal(JournalOptionsFrom(flags));
+      !journal.ok()) {
     return Complain(journal, 2);
   }
   auto options = OptionsFrom(flags);

@@ -17,6 +17,7 @@ namespace pb = ::etcdserverpb;
 
 struct Client::Member {
   std::string address;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<pb::KV::Stub> keys;
   std::unique_ptr<pb::Lease::Stub> leases;
   std::unique_ptr<pb::Watch::Stub> watches;
@@ -69,6 +70,7 @@ std::shared_ptr<grpc::Channel> Connect(
 // Whether another member, or the same one later, may answer otherwise.
 bool MayTryAgain(const grpc::Status& status) {
   switch (status.error_code()) {
+    case grpc::StatusCode::CANCELLED:  // by the member: it goes down
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
     case grpc::StatusCode::UNKNOWN:
@@ -124,6 +126,7 @@ Client::Client(const std::vector<std::string>& members,
     const auto channel = Connect(address, credentials);
     auto member = std::make_unique<Member>();
     member->address = address;
+    member->channel = channel;
     member->keys = pb::KV::NewStub(channel);
     member->leases = pb::Lease::NewStub(channel);
     member->watches = pb::Watch::NewStub(channel);
@@ -149,7 +152,7 @@ absl::Status Client::Call(const std::string& what, absl::Duration timeout,
     MutexLock lock(&mutex_);
     member = preferred_;
   }
-  for (size_t tried = 1;; ++tried) {
+  while (true) {
     grpc::ClientContext context;
     const absl::Duration patience =
         members_.size() == 1 ? deadline.Left()
@@ -171,11 +174,11 @@ absl::Status Client::Call(const std::string& what, absl::Duration timeout,
     if (status.ok()) return absl::OkStatus();
     if (!MayTryAgain(status)) return FromGrpc(what, address, status);
     errors[member] = absl::StrCat(address, ": ", status.error_message());
-    member = (member + 1) % members_.size();
     if (deadline.Passed()) break;
-    if (tried % members_.size() == 0) {
-      absl::SleepFor(std::min(kPause, deadline.Left()));
-    }
+    // A channel connects only while somebody waits for it.
+    members_[member]->channel->WaitForConnected(
+        absl::ToChronoTime(absl::Now() + std::min(kPause, deadline.Left())));
+    member = (member + 1) % members_.size();
   }
   errors.erase(std::remove(errors.begin(), errors.end(), ""), errors.end());
   return absl::UnavailableError(absl::StrCat(
@@ -252,7 +255,7 @@ absl::StatusOr<absl::Duration> Client::RenewLease(int64_t lease,
       Call("renew", timeout, [&](Member& member, grpc::ClientContext* context) {
         const auto stream = member.leases->LeaseKeepAlive(context);
         const bool answered = stream->Write(request) && stream->Read(&response);
-        context->TryCancel();
+        if (answered) context->TryCancel();
         const grpc::Status status = stream->Finish();
         return answered ? grpc::Status::OK : status;
       });
@@ -331,13 +334,15 @@ absl::Status Client::AwaitDeleted(const std::string& key, int64_t revision,
       }
     }
   }
-  context.TryCancel();
+  if (is_deleted) context.TryCancel();
   const grpc::Status status = stream->Finish();
   MutexLock lock(&mutex_);
   if (cancelled_) return GoesDown();
   if (is_deleted || deadline.Passed()) return absl::OkStatus();
   preferred_ = (member + 1) % members_.size();
-  return FromGrpc("watch", members_[member]->address, status);
+  return absl::UnavailableError(
+      absl::StrCat("etcd at ", members_[member]->address,
+                   ": watch: ", status.error_message()));
 }
 
 }  // namespace lockstep::etcd

@@ -57,7 +57,7 @@ class EtcdStore final : public journal::Store {
   using Frames = std::vector<std::pair<std::string, std::string>>;
 
   absl::Status CheckFormat();
-  // Its number; empty if there is none.
+  // The number of the newest; empty if there is none.
   absl::StatusOr<std::string> NewestSnapshot();
   absl::StatusOr<std::vector<KeyValue>> ReadAll(const std::string& prefix);
   absl::StatusOr<Frames> ReadFrames(const std::string& prefix);

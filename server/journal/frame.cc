@@ -158,7 +158,8 @@ std::vector<std::string> SnapshotFrames(const Chain& of,
   return frames;
 }
 
-absl::StatusOr<Snapshot> ReadSnapshot(const std::vector<std::string>& frames) {
+absl::StatusOr<StoredSnapshot> ReadSnapshot(
+    const std::vector<std::string>& frames) {
   if (frames.empty()) return absl::DataLossError("the snapshot has no header");
   const absl::StatusOr<Frame> header = Decode(frames.front());
   uint64_t count = 0;
@@ -167,7 +168,7 @@ absl::StatusOr<Snapshot> ReadSnapshot(const std::vector<std::string>& frames) {
         "the snapshot is damaged",
         header.ok() ? absl::DataLossError("its header") : header.status());
   }
-  Snapshot snapshot{.of = Chain(header->number, header->predecessor)};
+  StoredSnapshot snapshot{.of = Chain(header->number, header->predecessor)};
   Chain chain(0, HashOf(frames.front()));
   for (size_t i = 1; i < frames.size(); ++i) {
     auto part = chain.Follow(frames[i]);

@@ -90,13 +90,14 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
 std::vector<std::string> SnapshotFrames(const Chain& of,
                                         const std::vector<std::string>& parts);
 
-struct Snapshot {
+struct StoredSnapshot {
   std::vector<std::string> parts;
   Chain of;
 };
 
 // DataLoss names the damaged part.
-absl::StatusOr<Snapshot> ReadSnapshot(const std::vector<std::string>& frames);
+absl::StatusOr<StoredSnapshot> ReadSnapshot(
+    const std::vector<std::string>& frames);
 
 }  // namespace lockstep::journal
 

@@ -112,7 +112,7 @@ def coordinator_stopped(cluster, dice, outcome):
 
 @fault("control")
 def disk_full(cluster, dice, outcome):
-    """No promise is made meanwhile, and an alarm is shown."""
+    """No promise is made meanwhile, which is said, and an alarm is shown."""
     fill = cluster.disk / "fill"
     with open(fill, "wb", buffering=0) as file:
         try:
@@ -120,30 +120,32 @@ def disk_full(cluster, dice, outcome):
                 file.write(b"x" * 512)
         except OSError:
             pass
-    promise = subprocess.Popen(
-        [cluster.binaries / "lockstepctl", "--address", cluster.daemon_address, "create", "-f", other_spec(cluster)],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    ctl = [cluster.binaries / "lockstepctl", "--address", cluster.daemon_address]
+    name, spec = other_spec(cluster)
     try:
+        asked = subprocess.run([*ctl, "create", "-f", spec], capture_output=True, text=True, timeout=30,
+                               check=False)
+        if asked.returncode != 1 or "cannot make this durable" not in asked.stderr:
+            raise Violation(f"a promise without a record: {asked.stdout}{asked.stderr}")
         warned = lambda: any("disk is full" in text for text in cluster.job().get("warnings", []))
         cluster.await_that(warned, "the alarm of a full disk", 30)
         cluster.sleep(dice.uniform(0.1, 1))
-        if promise.poll() is not None:
-            raise Violation(f"a promise without a record: {promise.communicate()[0]}")
         fill.unlink()
-        if promise.wait(30) != 0:
-            raise Violation(f"no promise once there is room again: {promise.communicate()[0]}")
         cluster.await_that(lambda: not warned(), "the end of the alarm", 30)
+        exists = lambda: subprocess.run([*ctl, "describe", name], capture_output=True, timeout=30,
+                                        check=False).returncode == 0
+        cluster.await_that(exists, "what was asked for, once there is room again", 30)
     finally:
         fill.unlink(missing_ok=True)
-        promise.kill()
-        promise.communicate()
 
 
 def other_spec(cluster):
+    """The name and the spec of a job that no other fault asks for."""
     cluster.other_jobs = getattr(cluster, "other_jobs", 0) + 1
+    name = f"other-{cluster.other_jobs}"
     path = Path(cluster.folder / "other.yaml")
-    path.write_text(f"name: other-{cluster.other_jobs}\nmesh: data=2\n")
-    return path
+    path.write_text(f"name: {name}\nmesh: data=2\n")
+    return name, path
 
 
 @fault("control")

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 constexpr char kEvictingSpec[] =
     "name: trouble\n"
     "mesh: data=2\n"
-    "timeouts: {join: 60s, lease: 10s, progress: 500ms}\n"
+    "timeouts: {join: 60s, lease: 10s, progress: 2s}\n"
     "on_stuck: evict\n";
 
 class CommandsTest : public OperatedTest {
@@ -126,7 +126,7 @@ TEST_F(CommandsTest, AllRanksPauseGoOnAndStopAtOneStep) {
 
     // Longer than a rank may go without progress.
     const Json later = DescribeOnce([](const Json& job) {
-      return job["workers"][0]["no_progress_seconds"] > 1.5;
+      return job["workers"][0]["no_progress_seconds"] > 2.5;
     });
     EXPECT_TRUE(AllPaused(later));
     EXPECT_EQ(later["workers"][0]["step"], step);

@@ -317,7 +317,7 @@ class JournalTest(DurableTest):
                  "--", BIN / "trouble_worker", "3", "quiet=0"],
                 capture_output=True, text=True, check=False)
             self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
-            self.assertIn(f"{number} jobs", self.journal_ctl("verify"))
+            self.assertIn(f", {number} job", self.journal_ctl("verify"))
 
     def test_a_full_disk_is_an_alarm_and_steps_go_on(self):
         mount = ["unshare", "-Urm", "sh", "-c",

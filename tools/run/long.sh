@@ -20,6 +20,9 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   deaths [--stride N]
               simulate every point at which one of 3 workers may die, and of its recovery every
               Nth point (1) at which a worker or the coordinator may
+  failover [--kills N]
+              kill the leader of two coordinators with a journal in etcd N times (100) while a job
+              trains; print how long it takes until the other one leads, and a worker resumes
   fuzz [--minutes N] [--only TARGET]
               feed each parser of bytes that others wrote (tests/fuzz), or one of them, with mutants
               of its corpus for N minutes (10); a fault prints the input
@@ -129,6 +132,14 @@ run_long() {
       configure_once release
       compile release training_sim_test
       every_death "$stride"
+      ;;
+    failover)
+      shift
+      require build
+      unpack etcd-server etcd
+      configure_once release
+      compile release recovering lockstepctl lockstepd
+      exec python3 tests/e2e/failover_test.py build/release/bin "$(unpacked etcd)" --kills 100 "$@"
       ;;
     fuzz)
       shift

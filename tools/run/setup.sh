@@ -52,6 +52,12 @@ unpack() {
   rm -r "$fetched"
 }
 
+# unpacked PROGRAM: its path, after unpack.
+unpacked() {
+  local program="$1" in_tools=build/tools/usr/bin/$1
+  if [[ -x "$in_tools" ]]; then echo "$in_tools"; else command -v "$program"; fi
+}
+
 missing_packages() {
   local there package
   there="$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true)"

@@ -180,7 +180,7 @@ TEST(EtcdStoreTest, ASnapshotThatWasInterruptedIsNone) {
   ASSERT_TRUE(store->Append(1, FramesOf({"one"}, &chain), chain).ok());
   ASSERT_TRUE(store->ReplaceBySnapshot(chain, {"sum of one"}).ok());
   ASSERT_TRUE(store->Append(2, FramesOf({"two"}, &chain), chain).ok());
-  // Its frames are there, and the key that names it is not.
+  // The frames are there, and the key that names it is not.
   const std::string root = shelf.Keys("/snapshot")[0].key;
   shelf.Put(
       absl::StrCat(root, "/00000000000000000002/", "00000000000000000000/0000"),

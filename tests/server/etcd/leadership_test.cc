@@ -179,6 +179,17 @@ TEST_F(LeadershipTest, AnEtcdThatStartsAgainChangesNothing) {
   EXPECT_GT(b.term(), term);
 }
 
+TEST_F(LeadershipTest, OneThatWaitsGoesOnWhenEtcdDies) {
+  Candidate a(etcd_, "a");
+  ASSERT_TRUE(a.Leads());
+  Candidate b(etcd_, "b");
+  b.AwaitLeader();
+  etcd_.Kill();
+  EXPECT_EQ(b.AwaitTrouble(), 1);
+  etcd_.Start();
+  EXPECT_TRUE(b.Leads()) << b.Result();
+}
+
 TEST_F(LeadershipTest, OneThatWaitsCanBeCancelled) {
   Candidate a(etcd_, "a");
   ASSERT_TRUE(a.Leads());

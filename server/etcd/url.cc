@@ -1,0 +1,70 @@
+#include "server/etcd/url.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/text/utf8.h"
+
+namespace lockstep::etcd {
+namespace {
+
+constexpr size_t kMembersMax = 16;
+constexpr size_t kPrefixBytesMax = 256;
+
+absl::Status Refuse(absl::string_view text, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "\"", Printable(text), "\": ", why,
+      "; a journal in etcd is etcd://HOST:PORT[,HOST:PORT...]/PREFIX"));
+}
+
+bool IsName(absl::string_view prefix) {
+  for (const char c : prefix) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
+        !absl::StrContains("-_./", c)) {
+      return false;
+    }
+  }
+  return !prefix.empty() && prefix.size() <= kPrefixBytesMax &&
+         !absl::StrContains(prefix, "//");
+}
+
+}  // namespace
+
+absl::StatusOr<Url> ParseUrl(absl::string_view text) {
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, kScheme)) return Refuse(text, "no etcd://");
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(rest, absl::MaxSplits('/', 1));
+  Url url{.is_on_loopback = true};
+  for (const absl::string_view member : absl::StrSplit(parts.first, ',')) {
+    const size_t colon = member.rfind(':');
+    int port = 0;
+    const bool has_port = colon != absl::string_view::npos && colon > 0 &&
+                          absl::SimpleAtoi(member.substr(colon + 1), &port) &&
+                          port > 0 && port < 65536;
+    if (!has_port) {
+      return Refuse(
+          text, absl::StrCat("\"", Printable(member), "\" is no HOST:PORT"));
+    }
+    const absl::string_view host = member.substr(0, colon);
+    url.is_on_loopback &= host == "localhost" || host == "[::1]" ||
+                          absl::StartsWith(host, "127.");
+    url.members.emplace_back(member);
+  }
+  if (url.members.size() > kMembersMax) {
+    return Refuse(text, absl::StrCat("more than ", kMembersMax, " members"));
+  }
+  url.prefix = std::string(absl::StripSuffix(parts.second, "/"));
+  if (!IsName(url.prefix)) {
+    return Refuse(text, "PREFIX has letters, digits and -_./ only");
+  }
+  return url;
+}
+
+}  // namespace lockstep::etcd

@@ -1,0 +1,34 @@
+// Where a coordinator's journal is in etcd, as --journal names it:
+//
+//   etcd://HOST:PORT[,HOST:PORT...]/PREFIX
+//
+// PREFIX is that of all keys, without slashes at its ends. Coordinators with
+// the same members and prefix are one cluster: one of them leads.
+//
+// Threads: pure functions and values.
+
+#ifndef LOCKSTEP_SERVER_ETCD_URL_H_
+#define LOCKSTEP_SERVER_ETCD_URL_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lockstep::etcd {
+
+inline constexpr absl::string_view kScheme = "etcd://";
+
+struct Url {
+  std::vector<std::string> members;  // HOST:PORT
+  std::string prefix;
+  // Whether every member is on this machine: 127.0.0.0/8, [::1], localhost.
+  bool is_on_loopback = false;
+};
+
+absl::StatusOr<Url> ParseUrl(absl::string_view text);
+
+}  // namespace lockstep::etcd
+
+#endif  // LOCKSTEP_SERVER_ETCD_URL_H_

@@ -1,0 +1,130 @@
+#include "server/open_journal.h"
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/thread.h"
+#include "proto/grpc_credentials.h"
+#include "server/etcd/etcd_store.h"
+#include "server/etcd/url.h"
+#include "server/journal/group_commit_journal.h"
+#include "server/journal/sqlite_store.h"
+
+namespace lockstep {
+namespace {
+
+bool IsInEtcd(const std::string& where) {
+  return absl::StartsWith(where, etcd::kScheme);
+}
+
+absl::StatusOr<etcd::Url> UrlOf(const JournalOptions& options) {
+  auto url = etcd::ParseUrl(options.where);
+  if (!url.ok()) return url.status();
+  const bool is_safe =
+      url->is_on_loopback || !options.etcd_tls.empty() || options.insecure;
+  if (is_safe) return url;
+  return absl::FailedPreconditionError(absl::StrCat(
+      options.where,
+      " is on other machines, and would be asked in plaintext: whoever can "
+      "reach that network could change the journal. Use --etcd_tls DIR, with "
+      "ca.crt, tls.crt and tls.key for etcd's clients, or say --insecure if "
+      "the "
+      "network is trusted"));
+}
+
+// Runs `what` on a thread; asks `gives_up` meanwhile, and cancels the client.
+template <typename What>
+void RunCancellable(const JournalOptions& options, etcd::Client* client,
+                    What what) {
+  std::atomic<bool> done{false};
+  std::thread thread = StartThread("ls-leads", [&] {
+    what();
+    done = true;
+  });
+  while (!done) {
+    if (options.gives_up()) client->Cancel();
+    absl::SleepFor(absl::Milliseconds(done ? 0 : 20));
+  }
+  thread.join();
+}
+
+absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
+                                         observe::Log* log) {
+  const auto url = UrlOf(options);
+  if (!url.ok()) return url.status();
+  auto credentials = proto::ClientCredentials::Make(
+      options.etcd_tls, {},
+      [log](const std::string& trouble) { log->Warning(trouble); });
+  if (!credentials.ok()) return credentials.status();
+  OpenedJournal opened;
+  opened.etcd =
+      std::make_unique<etcd::Client>(url->members, (*credentials)->Current());
+  absl::StatusOr<std::unique_ptr<etcd::Leadership>> leadership;
+  const std::string where = options.where;
+  RunCancellable(options, opened.etcd.get(), [&] {
+    leadership = etcd::Leadership::Await(
+        opened.etcd.get(),
+        {.key = absl::StrCat(url->prefix, "/leader"),
+         .identity = options.identity,
+         .on_wait =
+             [log, where](const std::string& leader) {
+               log->Info(absl::StrCat("waits: ", leader,
+                                      " leads the coordinators of ", where));
+             },
+         .on_trouble =
+             [log](const absl::Status& trouble) {
+               log->Error(absl::StrCat("waits: ", trouble.message()));
+             },
+         .on_lost = options.on_lost});
+  });
+  if (!leadership.ok()) return leadership.status();
+  opened.leadership = *std::move(leadership);
+  opened.term = LeaderTerm{opened.leadership->term()};
+  opened.journal = std::make_unique<journal::GroupCommitJournal>(
+      std::make_unique<etcd::EtcdStore>(opened.etcd.get(), url->prefix,
+                                        opened.leadership->fence()));
+  log->Info(absl::StrCat("leads the coordinators of ", where, " with term ",
+                         opened.term.value));
+  return opened;
+}
+
+}  // namespace
+
+absl::Status CheckJournal(const JournalOptions& options) {
+  if (IsInEtcd(options.where)) return UrlOf(options).status();
+  if (!options.etcd_tls.empty()) {
+    return absl::InvalidArgumentError(
+        "--etcd_tls is for a --journal in etcd: etcd://HOST:PORT/PREFIX");
+  }
+  // A slash, so that a misspelt "memory" is no new folder.
+  if (options.where == kJournalInMemory ||
+      absl::StrContains(options.where, '/')) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--journal is \"", options.where,
+      "\": it is memory, a folder with a slash, such as ./journal, or "
+      "etcd://HOST:PORT/PREFIX"));
+}
+
+absl::StatusOr<OpenedJournal> OpenJournal(const JournalOptions& options,
+                                          observe::Log* log) {
+  if (IsInEtcd(options.where)) return OpenInEtcd(options, log);
+  OpenedJournal opened;
+  if (options.where == kJournalInMemory) {
+    opened.memory = std::make_unique<journal::MemoryStore>();
+    opened.journal =
+        std::make_unique<journal::MemoryJournal>(opened.memory.get());
+    return opened;
+  }
+  auto journal = journal::OpenSqliteJournal(options.where);
+  if (!journal.ok()) return journal.status();
+  opened.journal = *std::move(journal);
+  return opened;
+}
+
+}  // namespace lockstep
