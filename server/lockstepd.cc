@@ -289,7 +289,8 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                   "durable");
             } else {
               log->Error(absl::StrCat(
-                  "the journal is full, records wait until there is room: ",
+                  "the journal's disk is full, records wait until there is "
+                  "room: ",
                   trouble.message()));
             }
           },
