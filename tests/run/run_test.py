@@ -51,7 +51,11 @@ DEBIAN = {
         done""",
     "apt-get": """
         echo "apt-get $*" >>"$DEBIAN/calls"
-        [[ "$1" != install ]] || for word; do [[ "$word" == -* ]] || touch "$DEBIAN/$word"; done""",
+        [[ "$1" != install ]] || for word; do [[ "$word" == -* ]] || touch "$DEBIAN/$word"; done
+        [[ "$1" != download ]] || touch "${!#}_1.0_amd64.deb" """,
+    "dpkg": """
+        echo "dpkg $1" >>"$DEBIAN/calls"
+        mkdir -p "$3/usr/bin" && echo "#!/bin/sh" >"$3/usr/bin/etcd" && chmod +x "$3/usr/bin/etcd" """,
     "sudo": """
         echo sudo >>"$DEBIAN/calls"
         exec "$@" """,
@@ -223,6 +227,17 @@ class SetUpTest(House):
         self.assertIn("--no-install-recommends", self.calls()[1])
         self.run_door("build", "release")
         self.assertEqual(len(self.calls()), 2)
+
+    def test_a_program_whose_package_starts_a_daemon_is_only_unpacked(self):
+        self.assertEqual(self.run_door("test", "--list").returncode, 0)
+        unpacked = self.root / "build/tools/usr/bin/etcd"
+        if shutil.which("etcd"):
+            return self.assertFalse(unpacked.exists(), "it is there already")
+        self.assertTrue(unpacked.exists())
+        calls = [call.split()[:2] for call in self.calls()]
+        self.assertEqual(calls[-2:], [["apt-get", "download"], ["dpkg", "-x"]])
+        self.assertEqual(self.run_door("test", "--list").returncode, 0)
+        self.assertEqual(len(self.calls()), len(calls), "once")
 
     def test_what_cmake_calls_by_default_is_installed(self):
         self.run_door("build", "release")
