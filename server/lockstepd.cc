@@ -32,6 +32,7 @@
 #include "server/observe/log.h"
 #include "server/open_journal.h"
 #include "server/rpc/connection_limit.h"
+#include "server/rpc/health_listener.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
 #include "server/runtime/replay.h"
@@ -122,7 +123,6 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   if (!flags.health_address.empty()) {
     const auto health = rpc::ParseAddress(flags.health_address);
     if (!health.ok()) return health.status();
-    options.health = *health;
   }
   if (flags.token_file.empty() && !flags.worker_token_file.empty()) {
     return absl::InvalidArgumentError(
@@ -175,10 +175,6 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
                       FileSystem* files, observe::Log* log) {
   const std::string address = rpc::ToString(server.address());
   log->Info(absl::StrCat("listening on ", address));
-  if (server.health_address()) {
-    log->Info(absl::StrCat("health is told on ",
-                           rpc::ToString(*server.health_address())));
-  }
   if (!flags.port_file.empty()) {
     const absl::Status written =
         PublishFile(files, flags.port_file, absl::StrCat(address, "\n"));
@@ -228,11 +224,28 @@ bool HasArrived(const sigset_t& signals) {
           sigismember(&signals, SIGINT) != 0);
 }
 
+// The listener for probes, if there is to be one. It does not serve yet.
+absl::StatusOr<std::unique_ptr<rpc::HealthListener>> StartHealth(
+    const DaemonFlags& flags, const rpc::ServerOptions& options,
+    observe::Log* log) {
+  if (flags.health_address.empty()) return nullptr;
+  const auto address = rpc::ParseAddress(flags.health_address);
+  if (!address.ok()) return address.status();
+  auto health = rpc::HealthListener::Start(*address, options);
+  if (!health.ok()) return health.status();
+  log->Info(
+      absl::StrCat("health is told on ", rpc::ToString((*health)->address())));
+  return health;
+}
+
 // Serves until a signal arrives, the journal fails or another coordinator
 // leads.
 absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, observe::Log* log) {
+  if (absl::Status may = rpc::MayListen(options); !may.ok()) return may;
+  const auto health = StartHealth(flags, options, log);
+  if (!health.ok()) return health.status();
   std::atomic<bool> leads{true};
   JournalOptions journal_options = JournalOptionsFrom(flags);
   journal_options.gives_up = [&signals] { return HasArrived(signals); };
@@ -304,6 +317,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                            " no job forms: jobs that run may offer "
                            "themselves for adoption"));
   }
+  if (*health != nullptr) (*health)->SetServing(true);
   LogReplay(*replayed, coordinator, flags, log);
   const absl::Status announced = Announce(**server, flags, files, log);
   if (!announced.ok()) return announced;
@@ -312,8 +326,11 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   sigwait(&signals, &signal);
   log->Info(absl::StrCat("going down: ", strsignal(signal)));
   (*server)->SetServing(false);
+  if (*health != nullptr) (*health)->SetServing(false);
   if (leads) loop.Drain();
-  (*server)->Shutdown(leads ? kDrainPatience : absl::ZeroDuration());
+  const absl::Duration patience = leads ? kDrainPatience : absl::ZeroDuration();
+  (*server)->Shutdown(patience);
+  if (*health != nullptr) (*health)->Shutdown(patience);
   if (!leads) return absl::AbortedError("another coordinator may lead now");
   return journal_failed ? absl::DataLossError("the journal failed")
                         : absl::OkStatus();

@@ -1,12 +1,12 @@
-// The gRPC server: listeners, services, health, reflection, and its limits.
+// The gRPC server: its listener, services, health, reflection, and its limits.
 //
 // A connection without calls is closed, so that an unknown peer cannot keep a
 // descriptor for long. Workers' streams are calls, however long they are
 // silent. When descriptors run short, new connections are refused and existing
 // ones continue (listener.h).
 //
-// Threads: gRPC's own, whose number does not grow with workers, one `ls-accept`
-// for each listener, with files of tokens `ls-tokens`, and with certificates
+// Threads: gRPC's own, whose number does not grow with workers, one
+// `ls-accept`, with files of tokens `ls-tokens`, and with certificates
 // `ls-certs`. Start, Shutdown and the destructor from one thread, the rest from
 // any.
 
@@ -15,7 +15,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -30,11 +29,8 @@ namespace lockstep::rpc {
 
 struct ServerOptions {
   Address listen{"127.0.0.1", 7070};
-  // A second listener that serves only the health service, for probes without
-  // TLS.
-  std::optional<Address> health;
   // Certificates (base/tls/tls_folder.h), without which the server speaks
-  // plaintext. The health listener always does.
+  // plaintext.
   std::string tls_folder;
   absl::Duration tls_interval = absl::Seconds(2);  // they are read again
   // Allows plaintext beyond this machine.
@@ -56,22 +52,22 @@ struct ServerOptions {
   std::function<void(const std::string&)> on_warning;
 };
 
+// FailedPrecondition: an address that is reachable from other machines, without
+// certificates or `insecure`.
+absl::Status MayListen(const ServerOptions& options);
+
 class Server {
  public:
-  // Starts serving. FailedPrecondition: an address that is reachable from other
-  // machines, without certificates or `insecure`; and the errors of
-  // ReadTlsFolder. Unavailable: an address that cannot be bound;
-  // the message names it. ResourceExhausted: too few descriptors. `loop` must
-  // outlive the server.
+  // Starts serving. Errors: those of MayListen and of ReadTlsFolder.
+  // Unavailable: an address that cannot be bound; the message names it.
+  // ResourceExhausted: too few descriptors. `loop` must outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, runtime::CoordinatorLoop* loop);
   ~Server();
 
-  // With the bound ports.
-  const Address& address() const;
-  const std::optional<Address>& health_address() const;
+  const Address& address() const;  // with the bound port
 
-  // Sets the status in the health services, for all services.
+  // Sets the status in the health service, for all services.
   void SetServing(bool serving);
 
   // Waits at most `patience` for open streams to end, then cancels the rest and

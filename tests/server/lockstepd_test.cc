@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "base/file_system.h"
 #include "base/secret_file.h"
 #include "gmock/gmock.h"
@@ -352,6 +354,27 @@ TEST(LockstepdTest, HealthSaysSoFirst) {
   daemon.process().Signal(SIGTERM);
   EXPECT_EQ(health.Next(), "\x08\x02");
   EXPECT_EQ(daemon.process().Wait(), 0);
+}
+
+// There is no etcd at that port.
+TEST(LockstepdTest, OneThatWaitsUntilItLeadsIsAliveAndDoesNotServe) {
+  Program daemon({ProgramPath("lockstepd"), "--listen", "127.0.0.1:0",
+                  "--health_address", "127.0.0.1:0", "--journal",
+                  "etcd://127.0.0.1:1/lockstep/test"});
+  const absl::Time end = absl::Now() + absl::Minutes(1);
+  while (!absl::StrContains(daemon.Errors(), "no member of etcd answers")) {
+    ASSERT_LT(absl::Now(), end) << daemon.Errors();
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  const std::vector<std::string> words =
+      absl::StrSplit(daemon.Errors(), absl::ByAnyChar(" \n"));
+  const auto told = std::find(words.begin(), words.end(), "told");
+  ASSERT_LT(told + 2, words.end()) << daemon.Errors();
+  const auto channel = ChannelTo(*(told + 2));  // "told on ADDRESS"
+  EXPECT_FALSE(IsServing(channel).value());
+  EXPECT_TRUE(IsServing(channel, "alive").value());
+  daemon.Signal(SIGTERM);
+  EXPECT_EQ(daemon.Wait(), 0);
 }
 
 // It neither waits for ever for workers that do not read, nor lets them

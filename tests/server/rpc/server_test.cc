@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/rpc/health_listener.h"
 #include "tests/server/in_process_daemon.h"
 #include "tests/server/rpc/client.h"
 #include "tests/server/rpc/raw_connection.h"
@@ -86,18 +87,20 @@ TEST(HealthTest, SaysSoForTheServerAndEachService) {
 }
 
 TEST(HealthTest, TheSecondListenerHasNothingElse) {
-  ServerOptions options;
-  options.health = Address{"127.0.0.1", 0};
-  InProcessDaemon daemon(options);
-  ASSERT_TRUE(daemon.server().health_address().has_value());
-  const auto channel = ChannelTo(ToString(*daemon.server().health_address()));
+  const auto health = HealthListener::Start({"127.0.0.1", 0}, {});
+  ASSERT_TRUE(health.ok()) << health.status();
+  const auto channel = ChannelTo(ToString((*health)->address()));
+  EXPECT_FALSE(IsServing(channel).value());
+  EXPECT_TRUE(IsServing(channel, "alive").value());
+  (*health)->SetServing(true);
   EXPECT_TRUE(IsServing(channel).value());
   EXPECT_TRUE(IsServing(channel, "lockstep.v1.Coordinator").value());
   EXPECT_EQ(Fetch(channel, "job", "digest").status().code(),
             StatusCode::kUnimplemented);
   EXPECT_EQ(ListServices(channel).status().code(), StatusCode::kUnimplemented);
-  daemon.server().SetServing(false);
+  (*health)->SetServing(false);
   EXPECT_FALSE(IsServing(channel).value());
+  EXPECT_TRUE(IsServing(channel, "alive").value());
 }
 
 TEST(ReflectionTest, ListsTheServices) {
