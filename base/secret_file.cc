@@ -9,11 +9,11 @@
 #include <cerrno>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/file_descriptor.h"
 
@@ -63,16 +63,11 @@ absl::StatusOr<std::string> ReadPrivate(const std::string& path) {
   return text;
 }
 
-absl::string_view WithoutReturn(absl::string_view line) {
-  absl::ConsumeSuffix(&line, "\r");
-  return line;
-}
-
-// Those that are not empty.
+// Without white space at the ends; those that are not empty then.
 std::vector<std::string> LinesOf(absl::string_view text) {
   std::vector<std::string> lines;
   for (const absl::string_view part : absl::StrSplit(text, '\n')) {
-    const absl::string_view line = WithoutReturn(part);
+    const absl::string_view line = absl::StripAsciiWhitespace(part);
     if (!line.empty()) lines.emplace_back(line);
   }
   return lines;

@@ -268,9 +268,8 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   const auto replayed =
       runtime::Replay(opened->journal.get(), codec, &coordinator);
   if (absl::IsDataLoss(replayed.status())) {
-    return absl::DataLossError(
-        absl::StrCat(replayed.status().message(), "; ",
-                     journal::DamageAdvice(flags.journal)));
+    return absl::DataLossError(absl::StrCat(replayed.status().message(), "; ",
+                                            AdviceFor(flags.journal)));
   }
   if (!replayed.ok()) return replayed.status();
 
@@ -324,7 +323,9 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
 
   int signal = 0;
   sigwait(&signals, &signal);
-  log->Info(absl::StrCat("going down: ", strsignal(signal)));
+  log->Info(absl::StrCat("going down: ", !leads ? "another coordinator may lead"
+                                         : journal_failed ? "the journal failed"
+                                                          : strsignal(signal)));
   (*server)->SetServing(false);
   if (*health != nullptr) (*health)->SetServing(false);
   if (leads) loop.Drain();

@@ -111,6 +111,13 @@ absl::Status CheckJournal(const JournalOptions& options) {
       "etcd://HOST:PORT/PREFIX"));
 }
 
+std::string AdviceFor(const std::string& where) {
+  if (!IsInEtcd(where)) return journal::DamageAdvice(where);
+  return absl::StrCat(
+      "put back a copy of etcd's data, or start with another prefix than ",
+      where, ": running jobs are adopted from their workers");
+}
+
 absl::StatusOr<OpenedJournal> OpenJournal(const JournalOptions& options,
                                           observe::Log* log) {
   if (IsInEtcd(options.where)) return OpenInEtcd(options, log);

@@ -40,6 +40,9 @@ struct JournalOptions {
 // be opened.
 absl::Status CheckJournal(const JournalOptions& options);
 
+// What to do about the damage of the journal there, for people.
+std::string AdviceFor(const std::string& where);
+
 // In the order in which they are made.
 struct OpenedJournal {
   OpenedJournal() = default;

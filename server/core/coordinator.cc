@@ -160,6 +160,16 @@ absl::Status Coordinator::Take(const MessageReceived& event,
         "a message for job %s on the stream of %s of job %s", message.job.value,
         speaker->worker.value, speaker->job.value));
   }
+  if (hello != nullptr && message.term > options_.term) {
+    const absl::Status older =
+        OlderTerm(message.job, hello->worker, options_.term, message.term);
+    if (message.term > term_heard_) {
+      context.out.Note(message.job, std::string(older.message()));
+    }
+    term_heard_ = std::max(term_heard_, message.term);
+    context.out.Close(event.session, older);
+    return absl::OkStatus();
+  }
   if (hello != nullptr) {
     return OnHello(event.session, message.job, *hello, speaker, context);
   }

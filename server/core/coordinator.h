@@ -193,6 +193,7 @@ class Coordinator {
   // The minimum of Job::late_min() over all jobs ever seen; NoteLate skips
   // shorter delays.
   absl::Duration late_min_ = absl::InfiniteDuration();
+  LeaderTerm term_heard_;      // the highest of workers, if above ours
   uint64_t compilations_ = 0;  // total requested
   // The end of the adoption window.
   absl::Time first_epochs_from_ = absl::InfinitePast();

@@ -39,6 +39,18 @@ inline absl::Status UnknownState(const JobName& job, uint64_t steps,
       job.value, steps, epoch.value, worker.value));
 }
 
+// To a worker that a coordinator with a higher term has welcomed: what this one
+// says would have no effect there.
+inline absl::Status OlderTerm(const JobName& job, const WorkerName& worker,
+                              LeaderTerm ours, LeaderTerm heard) {
+  return absl::UnavailableError(absl::StrFormat(
+      "%s of job %s has heard a coordinator with term %d, and this one has "
+      "term "
+      "%d: another one leads, or did so with another journal. The workers of "
+      "that job train on without this one",
+      worker.value, job.value, heard.value, ours.value));
+}
+
 inline absl::Status GoingDown() {
   return absl::UnavailableError("coordinator is shutting down");
 }

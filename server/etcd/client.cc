@@ -85,9 +85,13 @@ absl::Status GoesDown() {
 
 absl::Status FromGrpc(const std::string& what, const std::string& address,
                       const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  return absl::Status(code,
                       absl::StrCat("etcd at ", address, ": ", what, ": ",
-                                   status.error_message()));
+                                   absl::StatusCodeToString(code), ": ",
+                                   status.error_message().empty()
+                                       ? "it does not say why; is it an etcd?"
+                                       : status.error_message()));
 }
 
 void Fill(const KeyValue& from, int64_t lease, pb::PutRequest* to) {
@@ -212,6 +216,13 @@ absl::Status Client::Commit(const Transaction& transaction,
   pb::TxnRequest request;
   *request.add_compare() =
       IsCreatedAt(transaction.fence.key, transaction.fence.created);
+  if (!transaction.behind.empty()) {
+    pb::Compare* const exists = request.add_compare();
+    *exists = IsCreatedAt(transaction.behind, 0);
+    exists->set_result(pb::Compare::GREATER);
+  }
+  request.add_failure()->mutable_request_range()->set_key(
+      transaction.fence.key);
   for (const KeyRange& range : transaction.deletes) {
     pb::DeleteRangeRequest* const removed =
         request.add_success()->mutable_request_delete_range();
@@ -227,6 +238,15 @@ absl::Status Client::Commit(const Transaction& transaction,
         return member.keys->Txn(context, request, &response);
       });
   if (!done.ok() || response.succeeded()) return done;
+  for (const pb::ResponseOp& answer : response.responses()) {
+    for (const pb::KeyValue& leader : answer.response_range().kvs()) {
+      if (leader.create_revision() != transaction.fence.created) continue;
+      return absl::DataLossError(absl::StrCat(
+          transaction.behind,
+          " is gone from etcd, which was there before: somebody removed it, or "
+          "an older copy of etcd's data was put back"));
+    }
+  }
   return absl::FailedPreconditionError(absl::StrCat(
       "another coordinator leads: it has ", transaction.fence.key, " in etcd"));
 }

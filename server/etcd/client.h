@@ -14,7 +14,8 @@
 // Errors:  Unavailable (no member answered in time: all are named, with the
 //          error of each), ResourceExhausted (etcd's quota is used up, or a
 //          request is too large), FailedPrecondition (the fence: another
-//          process leads), Unauthenticated and PermissionDenied as etcd says.
+//          process leads), DataLoss (Transaction::behind), Unauthenticated and
+//          PermissionDenied as etcd says.
 
 #ifndef LOCKSTEP_SERVER_ETCD_CLIENT_H_
 #define LOCKSTEP_SERVER_ETCD_CLIENT_H_
@@ -74,6 +75,8 @@ inline constexpr size_t kOperationsMax = 128;
 
 struct Transaction {
   Fence fence;
+  // A key that must exist; empty: none.
+  std::string behind;
   std::vector<KeyRange> deletes;
   std::vector<KeyValue> puts;  // none of them among the deletes
 };

@@ -25,6 +25,10 @@ constexpr absl::Duration kReadTimeout = absl::Seconds(10);
 
 std::string Padded(uint64_t number) { return absl::StrFormat("%020d", number); }
 
+std::string ChunkKey(const std::string& key, size_t chunk) {
+  return absl::StrFormat("%s/%04d", key, chunk);
+}
+
 }  // namespace
 
 std::string EtcdStore::KeyOf(const std::string& name) const {
@@ -35,6 +39,7 @@ std::string EtcdStore::KeyOf(const std::string& name) const {
 
 absl::StatusOr<StoredJournal> EtcdStore::Read() {
   if (absl::Status format = CheckFormat(); !format.ok()) return format;
+  last_ = KeyOf("format");
   StoredJournal stored;
   const auto newest = NewestSnapshot();
   if (!newest.ok()) return newest.status();
@@ -52,6 +57,7 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
     }
     stored.snapshot = std::move(snapshot->parts);
     stored.snapshot_end = snapshot->of;
+    last_ = KeyOf("snapshot");
   }
   const auto frames = ReadFrames(KeyOf("record/"));
   if (!frames.ok()) return frames.status();
@@ -64,6 +70,10 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
   }
   stored.records = std::move(recovered->payloads);
   stored.chain = recovered->chain;
+  if (!stored.records.empty()) {
+    const auto& [key, frame] = (*frames)[stored.records.size() - 1];
+    last_ = ChunkKey(key, (frame.size() - 1) / kChunkBytesMax);
+  }
   if (recovered->torn > 0) {
     stored.notes.push_back(absl::StrFormat(
         "the journal in etcd ends with a record that was not written whole: "
@@ -134,7 +144,7 @@ absl::Status EtcdStore::Append(uint64_t first,
   for (const std::string& frame : frames) {
     named.emplace_back(KeyOf(absl::StrCat("record/", Padded(first++))), frame);
   }
-  return Write(named);
+  return Write(named, &last_);
 }
 
 absl::Status EtcdStore::ReplaceBySnapshot(
@@ -153,21 +163,27 @@ absl::Status EtcdStore::ReplaceBySnapshot(
   for (const std::string& frame : journal::SnapshotFrames(of, parts)) {
     frames.emplace_back(absl::StrCat(folder, Padded(frames.size())), frame);
   }
-  if (absl::Status s = Write(frames); !s.ok()) return s;
-  return Commit(
-      {{all.from, own.from},
-       {own.to, all.to},
-       {KeyOf("record/"),
-        KeyOf(absl::StrCat("record/", Padded(of.last_number() + 1)))}},
-      {{KeyOf("snapshot"), number}});
+  std::string last;  // a snapshot needs no record before it
+  if (absl::Status s = Write(frames, &last); !s.ok()) return s;
+  const absl::Status done =
+      Commit({{all.from, own.from},
+              {own.to, all.to},
+              {KeyOf("record/"),
+               KeyOf(absl::StrCat("record/", Padded(of.last_number() + 1)))}},
+             {{KeyOf("snapshot"), number}});
+  if (done.ok()) last_ = KeyOf("snapshot");
+  return done;
 }
 
-absl::Status EtcdStore::Write(const Frames& frames) {
+absl::Status EtcdStore::Write(const Frames& frames, std::string* last) {
   std::vector<KeyValue> puts;
   size_t bytes = 0;
   const auto flush = [&] {
     bytes = 0;
-    return Commit({}, std::exchange(puts, {}));
+    const std::string key = puts.back().key;
+    const absl::Status done = Commit({}, std::exchange(puts, {}), *last);
+    if (done.ok()) *last = key;
+    return done;
   };
   for (const auto& [key, frame] : frames) {
     for (size_t at = 0, chunk = 0; at < frame.size();
@@ -179,7 +195,7 @@ absl::Status EtcdStore::Write(const Frames& frames) {
         if (absl::Status s = flush(); !s.ok()) return s;
       }
       bytes += part.size();
-      puts.push_back({absl::StrFormat("%s/%04d", key, chunk), std::move(part)});
+      puts.push_back({ChunkKey(key, chunk), std::move(part)});
     }
   }
   return puts.empty() ? absl::OkStatus() : flush();
@@ -187,9 +203,12 @@ absl::Status EtcdStore::Write(const Frames& frames) {
 
 // Again until it is known to have succeeded or failed.
 absl::Status EtcdStore::Commit(const std::vector<KeyRange>& deletes,
-                               std::vector<KeyValue> puts) {
-  const Transaction transaction{
-      .fence = fence_, .deletes = deletes, .puts = std::move(puts)};
+                               std::vector<KeyValue> puts,
+                               const std::string& behind) {
+  const Transaction transaction{.fence = fence_,
+                                .behind = behind,
+                                .deletes = deletes,
+                                .puts = std::move(puts)};
   while (true) {
     const absl::Status done = client_->Commit(transaction, kWriteTimeout);
     if (!absl::IsUnavailable(done)) return done;

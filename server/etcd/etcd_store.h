@@ -18,8 +18,8 @@
 // --auto-compaction-retention (docs/high-availability.md).
 //
 // Threads: one at a time.
-// Errors:  as store.h. FailedPrecondition: another coordinator leads, or a
-// newer
+// Errors:  as store.h; DataLoss also for a key that is gone.
+// FailedPrecondition: another coordinator leads, or a newer
 //          version wrote the journal. Cancelled: this one goes down.
 //          Unavailable only by Read.
 
@@ -61,14 +61,17 @@ class EtcdStore final : public journal::Store {
   absl::StatusOr<std::string> NewestSnapshot();
   absl::StatusOr<std::vector<KeyValue>> ReadAll(const std::string& prefix);
   absl::StatusOr<Frames> ReadFrames(const std::string& prefix);
-  absl::Status Write(const Frames& frames);
+  // `last` is the key behind which they are written, then the last of them.
+  absl::Status Write(const Frames& frames, std::string* last);
   absl::Status Commit(const std::vector<KeyRange>& deletes,
-                      std::vector<KeyValue> puts);
+                      std::vector<KeyValue> puts,
+                      const std::string& behind = "");
   std::string KeyOf(const std::string& name) const;
 
   Client* const client_;
   const std::string prefix_;
   const Fence fence_;
+  std::string last_;  // the key that was written last, or read
 };
 
 }  // namespace lockstep::etcd

@@ -48,9 +48,12 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
   bool in_trouble = false;
   while (true) {
     const auto attempt = TryOnce(client, options);
-    if (absl::IsUnavailable(attempt.status())) {
+    // A full etcd grants no lease until an operator makes room.
+    if (absl::IsUnavailable(attempt.status()) ||
+        absl::IsResourceExhausted(attempt.status())) {
       if (!in_trouble) options.on_trouble(attempt.status());
       in_trouble = true;
+      absl::SleepFor(kRetryInterval);
       continue;
     }
     // The lease had ended before the claim.

@@ -62,6 +62,12 @@ std::vector<uint32_t> Shuffled(std::mt19937& random) {
 
 class SwitchTest : public testing::Test {
  protected:
+  // A thread of one engine may still be about to abort all.
+  ~SwitchTest() override {
+    MutexLock lock(&mutex_);
+    engines_end_ = true;
+  }
+
   // plans[rank]: the rank's first revision.
   void Begin(const std::vector<plan::Plan>& plans) {
     std::vector<std::vector<std::unique_ptr<Communicator>>> all;
@@ -82,6 +88,7 @@ class SwitchTest : public testing::Test {
           .on_failure =
               [this](int, const absl::Status& error) {
                 MutexLock lock(&mutex_);
+                if (engines_end_) return;
                 failed_ = true;
                 for (const auto& engine : engines_) engine->Abort(error);
               },
@@ -138,6 +145,7 @@ class SwitchTest : public testing::Test {
   InprocWorld world_;
   std::unique_ptr<Arena> arena_ = MakePlainArena();
   Mutex mutex_;
+  bool engines_end_ = false;
   bool failed_ = false;
   std::vector<std::unique_ptr<Engine>> engines_;
 };

@@ -54,6 +54,23 @@ TEST(IdentityTest, WhatIsSaidOnAnOldStreamIsIgnored) {
   EXPECT_EQ(fixture.View().state, JobState::kRunning);
 }
 
+// It would not listen, so nothing is to be decided for it here.
+TEST(IdentityTest, AWorkerThatHeardAHigherTermIsLeftAlone) {
+  CoordinatorFixture fixture(SpecOf(2));
+  protocol::Hello hello = fixture.HelloOf(1);
+  hello.generation = {1};
+  hello.resume = protocol::ResumeState{.epoch = {1}};
+  for (const uint64_t stream : {1, 2}) {
+    const EffectList effects = fixture.Step(
+        MessageReceived{{stream}, {fixture.job(), {1}, {7}, hello}});
+    EXPECT_THAT(effects, Includes(Closes(stream, StatusCode::kUnavailable,
+                                         testing::HasSubstr("term 7"))));
+    const bool is_noted = effects.effects.size() > 1;
+    EXPECT_EQ(is_noted, stream == 1) << "once";
+  }
+  EXPECT_THAT(fixture.core().durable().jobs, testing::IsEmpty());
+}
+
 TEST(IdentityTest, AStreamThatDoesNotResumeInTimeEndsTheEpoch) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.RunAll();

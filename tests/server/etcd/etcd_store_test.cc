@@ -161,6 +161,47 @@ TEST(EtcdStoreTest, ALargeRecordWithoutItsLastChunkWasNotPromised) {
   EXPECT_EQ(shelf.Keys("/record/").size(), 1u) << "it is gone";
 }
 
+// Somebody removed it, or etcd's data are an older copy.
+TEST(EtcdStoreTest, NothingIsPromisedBehindARecordThatIsGone) {
+  EtcdShelf shelf;
+  Chain chain;
+  const auto store = shelf.MakeStore();
+  ASSERT_TRUE(store->Read().ok());
+  ASSERT_TRUE(store->Append(1, FramesOf({"one", "two"}, &chain), chain).ok());
+  shelf.Delete(shelf.KeyOf(2));
+  Chain next = chain;
+  const absl::Status refused =
+      store->Append(3, FramesOf({"three"}, &next), next);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr(shelf.KeyOf(2)));
+  EXPECT_THAT(shelf.MakeStore()->Read()->records, ElementsAre("one"));
+
+  // A snapshot has all of it.
+  ASSERT_TRUE(store->ReplaceBySnapshot(chain, {"sum of two"}).ok());
+  ASSERT_TRUE(store->Append(3, FramesOf({"three"}, &chain), chain).ok());
+  EXPECT_THAT(shelf.MakeStore()->Read()->records, ElementsAre("three"));
+  shelf.Delete(shelf.Keys("/snapshot")[0].key);
+  EXPECT_EQ(store->Append(4, FramesOf({"four"}, &chain), chain).code(),
+            absl::StatusCode::kOk)
+      << "behind record 3, which is there";
+}
+
+TEST(EtcdStoreTest, WritesGoOnBehindWhatWasRead) {
+  EtcdShelf shelf;
+  Chain chain;
+  const std::string large(2 << 20, 'x');
+  for (const auto& records :
+       std::vector<std::vector<std::string>>{{"one"}, {large}, {"three"}}) {
+    const auto store = shelf.MakeStore();
+    ASSERT_TRUE(store->Read().ok());
+    const uint64_t first = chain.last_number() + 1;
+    ASSERT_TRUE(store->Append(first, FramesOf(records, &chain), chain).ok());
+    if (records[0] != large) continue;
+    ASSERT_TRUE(store->ReplaceBySnapshot(chain, {"sum"}).ok());
+  }
+  EXPECT_THAT(shelf.MakeStore()->Read()->records, ElementsAre("three"));
+}
+
 TEST(EtcdStoreTest, ManyRecordsTakeSeveralTransactions) {
   EtcdShelf shelf;
   std::vector<std::string> records;
