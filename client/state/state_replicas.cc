@@ -118,7 +118,14 @@ class StateReplicas::Impl {
       if (!recovered.ok()) return recovered;
       return ResumedState{.origin = StateOrigin::kPeers};
     }
-    if (checkpoints == nullptr || !checkpoints->newest()) {
+    const bool has_checkpoint =
+        checkpoints != nullptr && checkpoints->newest().has_value();
+    // Nobody has passed a step: newcomers have what training begins with.
+    if (!has_checkpoint && session.first_step() == 0) {
+      session.state().NoteLoaded();
+      return ResumedState{.origin = StateOrigin::kInitial};
+    }
+    if (!has_checkpoint) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the state of the job after ", Count(session.first_step(), "step"),
           " is lost, and there is no checkpoint: ", lost.message()));

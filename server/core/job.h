@@ -221,6 +221,7 @@ class Job {
   void On(Worker* worker, const protocol::Leave& message,
           EventContext& context);
   // --- Recovery (job_recovery.cc) ---
+  std::vector<int> LostBefore() const;
   void AwaitReports(const std::vector<int>& lost, absl::Time now);
   void On(const Worker& worker, const protocol::EpochReport& message,
           EventContext& context);

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -26,7 +27,7 @@ void Job::Revive(absl::Time now) {
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
     AwaitNextEpoch(now);
-    AwaitReports({}, now);
+    AwaitReports(LostBefore(), now);
     reports_by_ = now + spec().timeouts.lease;
     if (EndWasLost()) pulse_ = now;
     return;
@@ -48,6 +49,29 @@ void Job::Revive(absl::Time now) {
     leases_.Set(worker.name, now + spec().timeouts.lease);
   }
   pulse_ = epoch_->all_left() ? now : now + stopped_after_;
+}
+
+// The members of which it was known that they are gone, before the coordinator
+// restarted: the end of the epoch says so, or another process has the name.
+std::vector<int> Job::LostBefore() const {
+  const protocol::Cause& cause = durable_.cause;
+  const bool are_gone = cause.kind == protocol::CauseKind::kProcessDied ||
+                        cause.kind == protocol::CauseKind::kLeaseExpired ||
+                        cause.kind == protocol::CauseKind::kStreamLost ||
+                        cause.kind == protocol::CauseKind::kReplaced;
+  std::vector<int> lost;
+  int rank = 0;
+  for (const protocol::Member& member : durable_.members) {
+    const auto newest = durable_.name_holders.find(member.worker);
+    const bool is_replaced = newest != durable_.name_holders.end() &&
+                             newest->second.generation != member.generation;
+    const bool is_blamed =
+        are_gone && std::find(cause.workers.begin(), cause.workers.end(),
+                              member.worker) != cause.workers.end();
+    if (is_blamed || is_replaced) lost.push_back(rank);
+    ++rank;
+  }
+  return lost;
 }
 
 // A member of a job that is over may have left without having received Left.

@@ -100,6 +100,9 @@ class LOCKSTEP_EXPORT StateReplicas {
   // load the newest checkpoint, and the steps since are computed again, even
   // those of ranks that Recover told to replay or to roll forward.
   //
+  // Before the first step of a job nothing can be lost: without a checkpoint
+  // all then begin with what the program set (kInitial).
+  //
   // FailedPrecondition: the state is lost, and there is no checkpoint; or none
   // is registered, and there are newcomers. Else the errors of Recover and of
   // AsyncCheckpointer::Load.

@@ -136,10 +136,8 @@ class ElasticSlicesTest : public InprocJobFixture {
     return rank;
   }
 
-  // Worker 2 dies before its step kDeath, and comes again once the others have
+  // Worker 2 dies before its step death_, and comes again once the others have
   // done `back` steps; never if that is negative.
-  static constexpr int64_t kDeath = 5;
-
   absl::Status Work(int worker, int64_t steps, int64_t back) {
     int64_t step = 0;
     bool may_die = worker == 2;
@@ -153,7 +151,7 @@ class ElasticSlicesTest : public InprocJobFixture {
       absl::Status trained = rank.status();
       const bool is_smaller = (*session)->world_size() < kWorld;
       while (trained.ok() && step < steps) {
-        if (may_die && step == kDeath) break;
+        if (may_die && step == death_) break;
         if (is_smaller) absl::SleepFor(absl::Milliseconds(5));
         trained = rank->Step();
         if (is_smaller) furthest_ = std::max<int64_t>(furthest_, step);
@@ -205,6 +203,7 @@ class ElasticSlicesTest : public InprocJobFixture {
 
   const std::string directory_;
   bool saves_ = true;
+  int64_t death_ = 5;
   std::atomic<int64_t> furthest_ = 0;  // of an epoch without all ranks
   std::atomic<int> hopeless_ = 0;      // survivors without any state
   Mutex mutex_;
@@ -231,6 +230,17 @@ TEST_F(ElasticSlicesTest, SoDoesOneThatGrows) {
   EXPECT_EQ(beginnings_[2].origin, StateOrigin::kCheckpoint);
   EXPECT_EQ(beginnings_[2].step % kSaveEvery, 0);
   EXPECT_GE(beginnings_[2].step, 6);
+}
+
+TEST_F(ElasticSlicesTest, BeforeTheFirstStepThereIsNoStateToLose) {
+  saves_ = false;
+  death_ = 0;
+  for (const absl::Status& end : RunJob(10, /*back=*/-1)) {
+    EXPECT_EQ(end, absl::OkStatus());
+  }
+  ASSERT_EQ(beginnings_.size(), 2u);
+  EXPECT_EQ(beginnings_[1].world, 3);
+  EXPECT_EQ(beginnings_[1].origin, StateOrigin::kInitial);
 }
 
 TEST_F(ElasticSlicesTest, WithoutACheckpointTheStateIsLost) {

@@ -269,9 +269,18 @@ TEST_F(RecoveryOfAJobTest, ARestartedCoordinatorTakesReportsAgain) {
   EXPECT_EQ(durable().recovery, std::nullopt);
   fixture_.Resume(22, 2);
   fixture_.Says(22, At(5, Phase::kVerdict), {1});
-  EXPECT_EQ(durable().recovery, std::nullopt) << "worker 3 may come";
-  fixture_.WaitWithHeartbeats(20, {21, 22});
-  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0, 1}}));
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0, 1}}))
+      << "worker 3 was known to be dead";
+}
+
+TEST_F(RecoveryOfAJobTest, ARestartedCoordinatorAwaitsReportsForALease) {
+  fixture_.Restart();
+  fixture_.Resume(21, 1);
+  fixture_.Says(21, At(5, Phase::kCompute), {1});
+  fixture_.WaitWithHeartbeats(5, {21});
+  EXPECT_EQ(durable().recovery, std::nullopt) << "worker 2 may come";
+  fixture_.WaitWithHeartbeats(15, {21});
+  EXPECT_EQ(durable().recovery, (RecoveryDecision{5, "", {0}}));
 }
 
 // A rank died in the last step, which another one had passed.
