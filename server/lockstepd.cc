@@ -328,7 +328,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                                                           : strsignal(signal)));
   (*server)->SetServing(false);
   if (*health != nullptr) (*health)->SetServing(false);
-  if (leads) loop.Drain();
+  loop.Drain();
   const absl::Duration patience = leads ? kDrainPatience : absl::ZeroDuration();
   (*server)->Shutdown(patience);
   if (*health != nullptr) (*health)->Shutdown(patience);

@@ -79,7 +79,12 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
              [log](const absl::Status& trouble) {
                log->Error(absl::StrCat("waits: ", trouble.message()));
              },
-         .on_lost = options.on_lost});
+         .on_lost =
+             [lost = options.on_lost,
+              client = opened.etcd.get()](const absl::Status& why) {
+               lost(why);
+               client->Cancel();  // nothing is to be written any more
+             }});
   });
   if (!leadership.ok()) return leadership.status();
   opened.leadership = *std::move(leadership);

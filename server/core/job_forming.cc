@@ -137,7 +137,10 @@ record::EpochBegan Job::BeginningOf(
     const Worker& worker = *roster_.Find(members[rank].worker);
     if (!HeldCell(worker)) continue;
     began.holders.push_back(rank);
-    if (worker.held->world != world) began.holders_world = worker.held->world;
+    // One number for all: one that differs from the new world, if any does.
+    if (began.holders_world == 0 || worker.held->world != world) {
+      began.holders_world = worker.held->world;
+    }
   }
   began.first_step =
       began.holders.empty() ? std::max(step_, durable_.steps) : durable_.steps;

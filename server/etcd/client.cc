@@ -103,7 +103,8 @@ void Fill(const KeyValue& from, int64_t lease, pb::PutRequest* to) {
 KeyValue Parse(const pb::KeyValue& from) {
   return {.key = from.key(),
           .value = from.value(),
-          .created = from.create_revision()};
+          .created = from.create_revision(),
+          .version = from.version()};
 }
 
 pb::Compare IsCreatedAt(const std::string& key, int64_t revision) {
@@ -216,6 +217,16 @@ absl::Status Client::Commit(const Transaction& transaction,
   pb::TxnRequest request;
   *request.add_compare() =
       IsCreatedAt(transaction.fence.key, transaction.fence.created);
+  if (transaction.turn > 0) {
+    pb::Compare* const turn = request.add_compare();
+    turn->set_target(pb::Compare::VERSION);
+    turn->set_key(transaction.fence.key);
+    turn->set_version(transaction.turn);
+    pb::PutRequest* const next = request.add_success()->mutable_request_put();
+    next->set_key(transaction.fence.key);
+    next->set_ignore_value(true);
+    next->set_ignore_lease(true);
+  }
   if (!transaction.behind.empty()) {
     pb::Compare* const exists = request.add_compare();
     *exists = IsCreatedAt(transaction.behind, 0);
@@ -241,6 +252,15 @@ absl::Status Client::Commit(const Transaction& transaction,
   for (const pb::ResponseOp& answer : response.responses()) {
     for (const pb::KeyValue& leader : answer.response_range().kvs()) {
       if (leader.create_revision() != transaction.fence.created) continue;
+      // An earlier attempt was carried out, whose answer was lost.
+      const bool was_done =
+          transaction.turn > 0 && leader.version() == transaction.turn + 1;
+      if (was_done) return absl::OkStatus();
+      if (transaction.turn > 0 && leader.version() != transaction.turn) {
+        return absl::AbortedError(absl::StrCat(
+            "a transaction comes late: the leader has made ",
+            leader.version() - 1, ", and this is number ", transaction.turn));
+      }
       return absl::DataLossError(absl::StrCat(
           transaction.behind,
           " is gone from etcd, which was there before: somebody removed it, or "

@@ -47,6 +47,7 @@ struct KeyValue {
   // The revision of the store when the key was made: no two keys that were ever
   // made in different transactions have the same.
   int64_t created = 0;
+  int64_t version = 0;  // how often it was written since
 };
 
 struct Page {
@@ -70,11 +71,16 @@ struct Fence {
   int64_t created = 0;
 };
 
-// etcd takes at most 128 operations, and 1.5 MiB, in one transaction.
-inline constexpr size_t kOperationsMax = 128;
+// etcd takes at most 128 operations, and 1.5 MiB, in one transaction. One is
+// for Transaction::turn.
+inline constexpr size_t kOperationsMax = 127;
 
 struct Transaction {
   Fence fence;
+  // Not 0: it is carried out only if the leader's key has this version, which
+  // it raises by one. So an attempt that arrives late, after the next
+  // transaction, has no effect.
+  int64_t turn = 0;
   // A key that must exist; empty: none.
   std::string behind;
   std::vector<KeyRange> deletes;

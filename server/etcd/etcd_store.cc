@@ -17,7 +17,7 @@ using journal::StoredJournal;
 constexpr char kFormat[] = "lockstep journal 1";
 // etcd takes 1.5 MiB with keys and framing.
 constexpr size_t kTransactionBytesMax = 1 << 20;
-constexpr int64_t kPageKeys = 64;  // of 512 KiB at most
+constexpr int64_t kPageKeys = 8;  // of 512 KiB at most
 // A leader that reaches no member for as long leads no more, which cancels the
 // client: these end no attempt early.
 constexpr absl::Duration kWriteTimeout = absl::Seconds(2);
@@ -38,6 +38,9 @@ std::string EtcdStore::KeyOf(const std::string& name) const {
 // --- Reading -----------------------------------------------------------------
 
 absl::StatusOr<StoredJournal> EtcdStore::Read() {
+  const auto leader = client_->Read({fence_.key, ""}, 1, 0, kReadTimeout);
+  if (!leader.ok()) return leader.status();
+  turn_ = leader->keys.empty() ? 1 : leader->keys.front().version;
   if (absl::Status format = CheckFormat(); !format.ok()) return format;
   last_ = KeyOf("format");
   StoredJournal stored;
@@ -206,11 +209,13 @@ absl::Status EtcdStore::Commit(const std::vector<KeyRange>& deletes,
                                std::vector<KeyValue> puts,
                                const std::string& behind) {
   const Transaction transaction{.fence = fence_,
+                                .turn = turn_,
                                 .behind = behind,
                                 .deletes = deletes,
                                 .puts = std::move(puts)};
   while (true) {
     const absl::Status done = client_->Commit(transaction, kWriteTimeout);
+    if (done.ok()) ++turn_;
     if (!absl::IsUnavailable(done)) return done;
   }
 }

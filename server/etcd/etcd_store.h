@@ -71,6 +71,7 @@ class EtcdStore final : public journal::Store {
   Client* const client_;
   const std::string prefix_;
   const Fence fence_;
+  int64_t turn_ = 0;  // Transaction::turn of the next one
   std::string last_;  // the key that was written last, or read
 };
 

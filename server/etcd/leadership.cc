@@ -39,7 +39,7 @@ absl::StatusOr<Leadership::Attempt> Leadership::TryOnce(
   if (!claim->is_mine || is_late) {
     client->RevokeLease(*lease, kCallTimeout).IgnoreError();
   }
-  return Attempt{*lease, *std::move(claim), is_late};
+  return Attempt{*lease, *std::move(claim), is_late, fresh};
 }
 
 absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
     const KeyClaim& claim = attempt->claim;
     if (claim.is_mine) {
       return std::unique_ptr<Leadership>(new Leadership(
-          client, std::move(options), attempt->lease,
+          client, std::move(options), attempt->lease, attempt->leads,
           {.key = claim.holder.key, .created = claim.holder.created}));
     }
     if (claim.holder.value != leader) options.on_wait(claim.holder.value);
@@ -77,12 +77,12 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
 }
 
 Leadership::Leadership(Client* client, LeadershipOptions options, int64_t lease,
-                       Fence fence)
+                       Deadline leads, Fence fence)
     : client_(client),
       options_(std::move(options)),
       lease_(lease),
       fence_(std::move(fence)),
-      thread_(StartThread("ls-lease", [this] { Renew(); })) {}
+      thread_(StartThread("ls-lease", [this, leads] { Renew(leads); })) {}
 
 Leadership::~Leadership() {
   {
@@ -94,12 +94,14 @@ Leadership::~Leadership() {
   client_->RevokeLease(lease_, absl::Seconds(1)).IgnoreError();
 }
 
-void Leadership::Renew() {
-  Deadline leads(kLeadsFor);
+void Leadership::Renew(Deadline fresh) {
+  Deadline leads = fresh;
   while (true) {
     {
       MutexLock lock(&mutex_);
-      if (!stopping_) changed_.WaitFor(&mutex_, kRenewInterval);
+      if (!stopping_) {
+        changed_.WaitFor(&mutex_, std::min(kRenewInterval, leads.Left()));
+      }
       if (stopping_) return;
     }
     const Deadline from_now(kLeadsFor);

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/deadline.h"
 #include "base/mutex.h"
 #include "server/etcd/client.h"
 
@@ -63,17 +64,18 @@ class Leadership {
 
  private:
   Leadership(Client* client, LeadershipOptions options, int64_t lease,
-             Fence fence);
+             Deadline leads, Fence fence);
 
   struct Attempt {
     int64_t lease = 0;
     KeyClaim claim;
     bool is_late = false;
+    Deadline leads{absl::ZeroDuration()};  // from before the lease was granted
   };
   static absl::StatusOr<Attempt> TryOnce(Client* client,
                                          const LeadershipOptions& options);
 
-  void Renew();
+  void Renew(Deadline leads);
 
   Client* const client_;
   const LeadershipOptions options_;

@@ -1,5 +1,7 @@
 #include "server/etcd/url.h"
 
+#include <arpa/inet.h>
+
 #include <utility>
 
 #include "absl/status/status.h"
@@ -31,6 +33,7 @@ bool IsName(absl::string_view prefix) {
     }
   }
   return !prefix.empty() && prefix.size() <= kPrefixBytesMax &&
+         prefix.front() != '/' && prefix.back() != '/' &&
          !absl::StrContains(prefix, "//");
 }
 
@@ -53,8 +56,11 @@ absl::StatusOr<Url> ParseUrl(absl::string_view text) {
           text, absl::StrCat("\"", Printable(member), "\" is no HOST:PORT"));
     }
     const absl::string_view host = member.substr(0, colon);
-    url.is_on_loopback &= host == "localhost" || host == "[::1]" ||
-                          absl::StartsWith(host, "127.");
+    in_addr address;
+    const bool is_127 =
+        inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 &&
+        ntohl(address.s_addr) >> 24 == 127;
+    url.is_on_loopback &= host == "localhost" || host == "[::1]" || is_127;
     url.members.emplace_back(member);
   }
   if (url.members.size() > kMembersMax) {

@@ -119,6 +119,24 @@ TEST_F(EtcdClientTest, AnOldLeaderChangesNothing) {
   EXPECT_THAT(Values(), IsEmpty());
 }
 
+// As when the first attempt is carried out, and its answer is lost.
+TEST_F(EtcdClientTest, ATransactionHasItsTurnOnce) {
+  const Fence fence = Lead();
+  const Transaction first = {
+      .fence = fence, .turn = 1, .puts = {{Key("value/1"), "one"}}};
+  EXPECT_TRUE(client_->Commit(first, kTimeout).ok());
+  EXPECT_TRUE(client_->Commit(first, kTimeout).ok()) << "it was done";
+  const Transaction next = {
+      .fence = fence, .turn = 2, .deletes = {WithPrefix(Key("value/"))}};
+  EXPECT_TRUE(client_->Commit(next, kTimeout).ok());
+  EXPECT_EQ(client_->Commit(first, kTimeout).code(),
+            absl::StatusCode::kAborted);
+  EXPECT_THAT(Values(), IsEmpty()) << "an attempt that comes late";
+  const auto leader = client_->Read({fence.key, ""}, 1, 0, kTimeout);
+  EXPECT_EQ(leader->keys.at(0).created, fence.created);
+  EXPECT_EQ(leader->keys.at(0).value, "me");
+}
+
 TEST_F(EtcdClientTest, AClaimThatIsRepeatedIsStillMine) {
   const auto lease = client_->GrantLease(60, kTimeout);
   const auto first = client_->ClaimKey(Key("k"), "me", *lease, kTimeout);
