@@ -215,13 +215,12 @@ void LogReplay(const runtime::Replayed& replayed,
       Count(static_cast<int64_t>(coordinator.durable().jobs.size()), "job")));
 }
 
-bool HasArrived(const sigset_t& signals) {
+// Whether a signal of BlockSignals has arrived.
+bool IsToldToEnd() {
   sigset_t pending;
   sigpending(&pending);
-  return (sigismember(&pending, SIGTERM) != 0 &&
-          sigismember(&signals, SIGTERM) != 0) ||
-         (sigismember(&pending, SIGINT) != 0 &&
-          sigismember(&signals, SIGINT) != 0);
+  return sigismember(&pending, SIGTERM) != 0 ||
+         sigismember(&pending, SIGINT) != 0;
 }
 
 // The listener for probes, if there is to be one. It does not serve yet.
@@ -248,14 +247,14 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   if (!health.ok()) return health.status();
   std::atomic<bool> leads{true};
   JournalOptions journal_options = JournalOptionsFrom(flags);
-  journal_options.gives_up = [&signals] { return HasArrived(signals); };
+  journal_options.gives_up = &IsToldToEnd;
   journal_options.on_lost = [&](const absl::Status& why) {
     log->Error(std::string(why.message()));
     leads = false;
     kill(getpid(), SIGTERM);
   };
   auto opened = OpenJournal(journal_options, log);
-  if (absl::IsCancelled(opened.status())) return absl::OkStatus();
+  if (absl::IsCancelled(opened.status()) && leads) return absl::OkStatus();
   if (!opened.ok()) return opened.status();
   options.term = opened->term;
   core::Coordinator coordinator({.term = options.term,

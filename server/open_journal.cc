@@ -17,6 +17,8 @@
 namespace lockstep {
 namespace {
 
+constexpr absl::Duration kAskInterval = absl::Milliseconds(20);
+
 bool IsInEtcd(const std::string& where) {
   return absl::StartsWith(where, etcd::kScheme);
 }
@@ -31,9 +33,8 @@ absl::StatusOr<etcd::Url> UrlOf(const JournalOptions& options) {
       options.where,
       " is on other machines, and would be asked in plaintext: whoever can "
       "reach that network could change the journal. Use --etcd_tls DIR, with "
-      "ca.crt, tls.crt and tls.key for etcd's clients, or say --insecure if "
-      "the "
-      "network is trusted"));
+      "ca.crt, tls.crt and tls.key for etcd's clients, or say "
+      "--insecure if the network is trusted"));
 }
 
 // Runs `what` on a thread; asks `gives_up` meanwhile, and cancels the client.
@@ -47,7 +48,7 @@ void RunCancellable(const JournalOptions& options, etcd::Client* client,
   });
   while (!done) {
     if (options.gives_up()) client->Cancel();
-    absl::SleepFor(absl::Milliseconds(done ? 0 : 20));
+    absl::SleepFor(kAskInterval);
   }
   thread.join();
 }
@@ -87,6 +88,7 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
              }});
   });
   if (!leadership.ok()) return leadership.status();
+  if (options.gives_up()) return absl::CancelledError("told to end");
   opened.leadership = *std::move(leadership);
   opened.term = LeaderTerm{opened.leadership->term()};
   opened.journal = std::make_unique<journal::GroupCommitJournal>(

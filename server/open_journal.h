@@ -32,7 +32,7 @@ struct JournalOptions {
   std::string identity;  // of this coordinator, for the others
   // Once, if another coordinator may lead from now on.
   std::function<void(const absl::Status&)> on_lost;
-  // Whether to stop waiting; asked every 100 ms.
+  // Whether to stop waiting; asked every 20 ms.
   std::function<bool()> gives_up;
 };
 

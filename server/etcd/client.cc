@@ -297,7 +297,10 @@ absl::StatusOr<absl::Duration> Client::RenewLease(int64_t lease,
         const bool answered = stream->Write(request) && stream->Read(&response);
         if (answered) context->TryCancel();
         const grpc::Status status = stream->Finish();
-        return answered ? grpc::Status::OK : status;
+        if (answered || !status.ok()) {
+          return answered ? grpc::Status::OK : status;
+        }
+        return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no answer");
       });
   if (!done.ok()) return done;
   return absl::Seconds(response.ttl());

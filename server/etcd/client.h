@@ -4,18 +4,18 @@
 //   Read("journal/", ...)            keys in order, a page at a time
 //   Commit({.fence = leader, ...})   puts and deletes, all or none, if the
 //                                    leader's key is still that one
-//   KeyClaim(key, value, lease)         the leader's key, if nobody has it
+//   ClaimKey(key, value, lease)      the leader's key, if nobody has it
 //
 // A member of the cluster that does not answer is left for the next one. A call
-// whose answer was lost is made again: each has the same effect twice as once
-// (etcd may have applied the first).
+// whose answer was lost is made again. Each has the same effect twice as once;
+// for transactions Transaction::turn sees to it.
 //
 // Threads: any.
 // Errors:  Unavailable (no member answered in time: all are named, with the
-//          error of each), ResourceExhausted (etcd's quota is used up, or a
-//          request is too large), FailedPrecondition (the fence: another
-//          process leads), DataLoss (Transaction::behind), Unauthenticated and
-//          PermissionDenied as etcd says.
+//          error of each), ResourceExhausted (etcd's quota is used up),
+//          FailedPrecondition (the fence: another process leads), DataLoss
+//          (Transaction::behind), Unauthenticated and PermissionDenied as etcd
+//          says.
 
 #ifndef LOCKSTEP_SERVER_ETCD_CLIENT_H_
 #define LOCKSTEP_SERVER_ETCD_CLIENT_H_
@@ -87,7 +87,7 @@ struct Transaction {
   std::vector<KeyValue> puts;  // none of them among the deletes
 };
 
-// Who has a key.
+// The holder of a key.
 struct KeyClaim {
   bool is_mine = false;
   KeyValue holder;

@@ -1,8 +1,7 @@
 #include "server/etcd/etcd_store.h"
 
-#include <algorithm>
+#include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -46,7 +45,7 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
   StoredJournal stored;
   const auto newest = NewestSnapshot();
   if (!newest.ok()) return newest.status();
-  // Others are of an attempt that was interrupted.
+  // Other snapshots are left over from interrupted attempts.
   if (!newest->empty()) {
     const auto frames =
         ReadFrames(absl::StrCat(KeyOf("snapshot/"), *newest, "/"));
@@ -54,10 +53,7 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
     std::vector<std::string> bytes;
     for (const auto& frame : *frames) bytes.push_back(frame.second);
     auto snapshot = journal::ReadSnapshot(bytes);
-    if (!snapshot.ok()) {
-      stored.damage = snapshot.status();
-      return stored;
-    }
+    if (!snapshot.ok()) return Damaged(snapshot.status());
     stored.snapshot = std::move(snapshot->parts);
     stored.snapshot_end = snapshot->of;
     last_ = KeyOf("snapshot");
@@ -67,10 +63,7 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
   std::vector<std::string> records;
   for (const auto& frame : *frames) records.push_back(frame.second);
   auto recovered = journal::Recover(records, stored.snapshot_end);
-  if (!recovered.ok()) {
-    stored.damage = recovered.status();
-    return stored;
-  }
+  if (!recovered.ok()) return Damaged(recovered.status());
   stored.records = std::move(recovered->payloads);
   stored.chain = recovered->chain;
   if (!stored.records.empty()) {
@@ -78,7 +71,7 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
     last_ = ChunkKey(key, (frame.size() - 1) / kChunkBytesMax);
   }
   if (recovered->torn > 0) {
-    stored.notes.push_back(absl::StrFormat(
+    stored.notes.push_back(std::string(
         "the journal in etcd ends with a record that was not written whole: "
         "it was never promised, and is dropped"));
     const absl::Status dropped =
@@ -89,6 +82,13 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
     if (!dropped.ok()) return dropped;
   }
   return stored;
+}
+
+// What looks damaged may be what the next leader has changed meanwhile: only
+// one that still leads can tell.
+absl::StatusOr<StoredJournal> EtcdStore::Damaged(absl::Status damage) {
+  if (absl::Status leads = Commit({}, {}); !leads.ok()) return leads;
+  return StoredJournal{.damage = std::move(damage)};
 }
 
 absl::Status EtcdStore::CheckFormat() {
@@ -159,7 +159,7 @@ absl::Status EtcdStore::ReplaceBySnapshot(
   const auto newest = NewestSnapshot();
   if (!newest.ok()) return newest.status();
   if (*newest == number) return absl::OkStatus();
-  // What an attempt left that was interrupted.
+  // Delete frames of an interrupted attempt.
   if (absl::Status s = Commit({own}, {}); !s.ok()) return s;
 
   Frames frames;

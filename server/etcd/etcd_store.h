@@ -21,7 +21,7 @@
 // Errors:  as store.h; DataLoss also for a key that is gone.
 // FailedPrecondition: another coordinator leads, or a newer
 //          version wrote the journal. Cancelled: this one goes down.
-//          Unavailable only by Read.
+//          Unavailable only by what reads.
 
 #ifndef LOCKSTEP_SERVER_ETCD_ETCD_STORE_H_
 #define LOCKSTEP_SERVER_ETCD_ETCD_STORE_H_
@@ -56,6 +56,7 @@ class EtcdStore final : public journal::Store {
   // A frame with its key, without the chunk.
   using Frames = std::vector<std::pair<std::string, std::string>>;
 
+  absl::StatusOr<journal::StoredJournal> Damaged(absl::Status damage);
   absl::Status CheckFormat();
   // The number of the newest; empty if there is none.
   absl::StatusOr<std::string> NewestSnapshot();

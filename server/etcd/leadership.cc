@@ -56,11 +56,15 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
       absl::SleepFor(kRetryInterval);
       continue;
     }
-    // The lease had ended before the claim.
-    if (absl::IsNotFound(attempt.status())) continue;
+    // The lease had ended before the claim, or nearly.
+    const bool was_slow = absl::IsNotFound(attempt.status()) ||
+                          (attempt.ok() && attempt->is_late);
+    if (was_slow) {
+      absl::SleepFor(kRetryInterval);
+      continue;
+    }
     if (!attempt.ok()) return attempt.status();
     in_trouble = false;
-    if (attempt->is_late) continue;
     const KeyClaim& claim = attempt->claim;
     if (claim.is_mine) {
       return std::unique_ptr<Leadership>(new Leadership(

@@ -13,7 +13,7 @@
 // A leader that cannot renew its lease in time stops leading by itself, a
 // little before etcd gives the key to another one.
 //
-// Threads: one for Lead and the destructor; on_lost is called on ls-lease.
+// Threads: one for Await and the destructor; on_lost is called on ls-lease.
 // Errors:  those of Client.
 
 #ifndef LOCKSTEP_SERVER_ETCD_LEADERSHIP_H_

@@ -20,8 +20,8 @@ enum class StoreAccess : uint8_t {
 };
 
 // Opens a file for reading and writing, and creates it if it does not exist.
-// Its mode is 0600 then: an existing file of this user that had another is
-// given that one. Follows no symbolic link.
+// Sets its mode to 0600, also that of an existing file of this user. Follows no
+// symbolic link.
 absl::StatusOr<FileDescriptor> OpenPrivateFile(const std::string& path);
 
 // Creates the folder, if it is to be written and does not exist.

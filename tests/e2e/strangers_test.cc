@@ -172,7 +172,7 @@ TEST_F(StrangersTest, WithoutATokenNothingCanBeSeenOrDone) {
   }
 }
 
-// Who takes the port of a coordinator that was killed gets no token: the
+// Another user who takes the port of a killed coordinator gets no token: the
 // clients speak TLS, and this one has no certificate of theirs.
 TEST_F(StrangersTest, AnImpostorOnThePortIsToldNothing) {
   for (const pid_t pid : Family(launcher_->pid())) {

@@ -258,7 +258,6 @@ absl::StatusOr<std::string> TokenFor(const Arguments& arguments) {
   return lockstep::launch::FindOperatorToken(arguments.common.address);
 }
 
-// The secret of --worker-token-file, if join tokens can be made of it.
 // The certificates of this user's private coordinator at the address. They
 // belong to its token: in the environment of one of its workers LOCKSTEP_TLS is
 // a worker's.
@@ -274,6 +273,7 @@ void UsePrivateTls(Arguments* arguments) {
   }
 }
 
+// The secret of --worker-token-file, if join tokens can be made of it.
 absl::StatusOr<std::string> WorkersSecret(const Arguments& arguments) {
   if (arguments.common.address.empty()) {
     return absl::InvalidArgumentError(

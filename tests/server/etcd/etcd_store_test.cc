@@ -254,6 +254,22 @@ TEST(EtcdStoreTest, ADamagedSnapshotIsNamed) {
   EXPECT_THAT(std::string(damage.message()), HasSubstr("part 2"));
 }
 
+// It may have read while the next one wrote.
+TEST(EtcdStoreTest, AnOldLeaderReportsNoDamage) {
+  EtcdShelf shelf;
+  Chain chain;
+  const auto old = shelf.MakeStore();
+  ASSERT_TRUE(old->Read().ok());
+  ASSERT_TRUE(old->Append(1, FramesOf({"one", "two"}, &chain), chain).ok());
+  shelf.FlipBit(1);
+  EXPECT_EQ(shelf.MakeStore()->Read()->damage.code(),
+            absl::StatusCode::kDataLoss);
+  const auto paused = shelf.MakeStore();
+  shelf.Lead();
+  EXPECT_EQ(paused->Read().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(EtcdStoreTest, ANewerFormatIsRefused) {
   EtcdShelf shelf;
   ASSERT_TRUE(shelf.MakeStore()->Read().ok());
