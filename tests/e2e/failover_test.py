@@ -200,6 +200,22 @@ class FailoverTest(unittest.TestCase):
         self.await_progress()
         self.stop_job()
 
+    def test_a_leader_ends_though_a_request_waits_for_etcd(self):
+        leader, standby = self.start_pair()
+        self.start_job()
+        self.etcd.kill()
+        asked = subprocess.Popen(
+            [OPTIONS.bin / "lockstepctl", "--address", self.addresses(), "pause", "trained"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(asked.wait)
+        self.addCleanup(asked.kill)
+        begin = time.monotonic()
+        self.assertEqual(leader.process.wait(PATIENCE), 1, "etcd is still away")
+        print(f"the leader ended {time.monotonic() - begin:.2f} s after etcd was killed")
+        self.etcd.start()
+        self.await_that(standby.leads, "the standby leads")
+        self.await_progress()
+
     def test_a_standby_ends_when_it_is_told_to(self):
         _, standby = self.start_pair()
         standby.process.terminate()
