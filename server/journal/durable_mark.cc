@@ -43,10 +43,10 @@ absl::StatusOr<DurableMark> ReadMark(FileSystem* files,
 }
 
 absl::Status CompareWithMark(const DurableMark& mark, const JournalEnd& end) {
-  if (!mark.exists && end.last > 0) {
+  if (!mark.exists) {
     return absl::DataLossError(absl::StrFormat(
-        "the file mark is missing beside %d records, so later ones may be "
-        "missing too: the copy is incomplete",
+        "the file mark is missing, so records after the newest here, %d, may "
+        "be missing too: the copy is incomplete",
         end.last));
   }
   const uint64_t promised = mark.newest.last_number();

@@ -11,7 +11,7 @@
 //
 // A commit does not wait until its mark is on the disk: after a power failure
 // the mark may be older, and then proves less. It exists durably before the
-// first record does.
+// database does.
 //
 // Threads: one at a time.
 
@@ -52,7 +52,7 @@ struct JournalEnd {
 };
 
 // DataLoss: records that were reported durable are missing, or are not those of
-// the mark, or there is no mark though there are records.
+// the mark, or there is no mark.
 absl::Status CompareWithMark(const DurableMark& mark, const JournalEnd& end);
 
 // The mark of a journal that is written.

@@ -25,15 +25,28 @@ constexpr char kDatabase[] = "journal.db";
 constexpr char kLog[] = "journal.db-wal";
 constexpr char kNewDatabase[] = "journal.db.new";
 constexpr char kMark[] = "mark";
+constexpr char kNewMark[] = "mark.new";
 constexpr char kLock[] = "lock";
 constexpr char kFormatPrefix[] = "lockstep journal ";
 
 // Pages of the log from which it is copied into the database: 4 MB.
 constexpr int kLogPagesLong = 1000;
 
+// https://www.sqlite.org/fileformat2.html#walformat
+constexpr int64_t kLogHeaderBytes = 32;
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kLogPageBytes = kPageBytes + 24;
+
 std::string WithoutTrailingSlash(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
+}
+
+// Nullopt: there is no such file.
+std::optional<ino_t> InodeOf(const std::string& path) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) != 0) return std::nullopt;
+  return found.st_ino;
 }
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
@@ -104,36 +117,55 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
       new SqliteStore(folder, access, *std::move(lock)));
   if (Exists(database)) return store;
   // SQLite would apply a log that is there to the new database.
-  if (access == StoreAccess::kInspect || Exists(store->PathOf(kMark)) ||
-      Exists(store->PathOf(kLog))) {
+  if (access == StoreAccess::kInspect || Exists(store->PathOf(kLog)) ||
+      (Exists(store->PathOf(kMark)) && !store->WasBeingCreated())) {
     return NoDatabase(folder, others);
   }
-  if (absl::Status created = store->Create({}, {}); !created.ok()) {
-    return created;
-  }
+  if (absl::Status created = store->Create(); !created.ok()) return created;
   return store;
 }
 
-// Under another name first, so that the database is complete or absent.
-absl::Status SqliteStore::Create(const Chain& of,
-                                 const std::vector<std::string>& parts) {
-  const std::string fresh = PathOf(kNewDatabase);
-  for (const char* suffix : {"", "-wal", "-journal"}) {
-    unlink(absl::StrCat(fresh, suffix).c_str());
-  }
-  absl::Status made = WriteNew(of, parts);
-  if (db_ != nullptr && sqlite3_close(db_) != SQLITE_OK && made.ok()) {
-    made = absl::InternalError(absl::StrCat("cannot close ", fresh));
-  }
-  db_ = nullptr;
-  if (made.ok()) made = files_.Rename(fresh, PathOf(kDatabase));
+// Whether a process that created the journal was killed behind the mark.
+bool SqliteStore::WasBeingCreated() {
+  const auto mark = ReadMark(&files_, PathOf(kMark));
+  return mark.ok() && mark->newest.last_number() == 0 &&
+         Exists(PathOf(kNewDatabase));
+}
+
+// The mark exists durably before the database has its name: one without a mark
+// was copied or changed by hand.
+absl::Status SqliteStore::Create() {
+  absl::Status made = WriteNewDatabase({}, {});
+  if (made.ok()) made = WriteMark(kMark, {});
+  if (made.ok()) made = files_.SyncDirectory(folder_);
+  if (made.ok()) made = files_.Rename(PathOf(kNewDatabase), PathOf(kDatabase));
   if (made.ok()) made = files_.SyncDirectory(folder_);
   return WithContext(absl::StrCat("cannot create a journal in ", folder_),
                      made);
 }
 
-absl::Status SqliteStore::WriteNew(const Chain& of,
-                                   const std::vector<std::string>& parts) {
+absl::Status SqliteStore::WriteMark(const char* name, const Chain& newest) {
+  absl::StatusOr<MarkFile> mark = MarkFile::Open(PathOf(name));
+  return mark.ok() ? mark->Renew(newest) : mark.status();
+}
+
+// Under another name than the database's, which is complete or absent.
+absl::Status SqliteStore::WriteNewDatabase(
+    const Chain& of, const std::vector<std::string>& parts) {
+  const std::string fresh = PathOf(kNewDatabase);
+  for (const char* suffix : {"", "-wal", "-journal"}) {
+    unlink(absl::StrCat(fresh, suffix).c_str());
+  }
+  absl::Status made = FillNewDatabase(of, parts);
+  if (db_ != nullptr && sqlite3_close(db_) != SQLITE_OK && made.ok()) {
+    made = absl::InternalError(absl::StrCat("cannot close ", fresh));
+  }
+  db_ = nullptr;
+  return made;
+}
+
+absl::Status SqliteStore::FillNewDatabase(
+    const Chain& of, const std::vector<std::string>& parts) {
   absl::Status made = OpenDatabase(PathOf(kNewDatabase));
   if (!made.ok()) return made;
   made = Execute(
@@ -167,7 +199,11 @@ absl::Status SqliteStore::OpenDatabase(const std::string& path) {
   // What cannot be read must stay as it is.
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   // Exclusive: the index of the log is in this process, not in a file.
-  return Execute("PRAGMA locking_mode=EXCLUSIVE; PRAGMA synchronous=FULL;");
+  return Execute(absl::StrFormat("PRAGMA page_size=%d;"
+                                 "PRAGMA locking_mode=EXCLUSIVE;"
+                                 "PRAGMA synchronous=FULL;",
+                                 kPageBytes)
+                     .c_str());
 }
 
 // --- Reading -----------------------------------------------------------------
@@ -211,6 +247,7 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
       },
       &log_pages_);
   if (absl::Status begun = BeginMark(&stored); !begun.ok()) return begun;
+  opened_ = InodeOf(PathOf(kDatabase));
   return stored;
 }
 
@@ -242,13 +279,10 @@ absl::Status SqliteStore::CheckMark(StoredJournal* stored) const {
       mark_, {.last = last, .hash_at_mark = hash_at_mark_, .log = log_});
 }
 
-// Durable before the first record is, so that a mark is never missing beside
-// records.
 absl::Status SqliteStore::BeginMark(StoredJournal* stored) {
   absl::StatusOr<MarkFile> file = MarkFile::Open(PathOf(kMark));
   if (!file.ok()) return file.status();
   absl::Status begun = file->Renew(stored->chain);
-  if (begun.ok()) begun = files_.SyncDirectory(folder_);
   mark_file_ = *std::move(file);
   if (!absl::IsResourceExhausted(begun)) return begun;
   stored->notes.push_back(
@@ -320,9 +354,26 @@ void SqliteStore::NoteHashAtMark(const Chain& chain) {
 
 // --- Writing -----------------------------------------------------------------
 
+// SQLite writes on into files that were cut, removed or moved, where no
+// successor finds what it promises.
+absl::Status SqliteStore::CheckFiles() const {
+  struct stat log = {};
+  const std::string log_path = PathOf(kLog);
+  const int64_t written =
+      log_pages_ == 0 ? 0 : kLogHeaderBytes + log_pages_ * kLogPageBytes;
+  const bool log_is_there = stat(log_path.c_str(), &log) == 0;
+  const char* changed = nullptr;
+  if (InodeOf(PathOf(kDatabase)) != opened_) changed = kDatabase;
+  if (written > 0 && (!log_is_there || log.st_size < written)) changed = kLog;
+  if (changed == nullptr) return absl::OkStatus();
+  return Damaged(absl::StrCat(
+      PathOf(changed), " was cut, removed or replaced under the coordinator"));
+}
+
 absl::Status SqliteStore::Append(uint64_t first,
                                  const std::vector<std::string>& frames,
                                  const Chain& end) {
+  if (absl::Status same = CheckFiles(); !same.ok()) return same;
   absl::Status done = Transact([&]() -> absl::Status {
     SqliteStatement insert(db_, "INSERT INTO record VALUES (?, ?)");
     uint64_t number = first;
@@ -371,30 +422,42 @@ absl::Status SqliteStore::InsertSnapshot(
 absl::StatusOr<std::string> SqliteStore::ReplaceDamaged(
     uint64_t of, const std::vector<std::string>& parts) {
   sqlite3_close(std::exchange(db_, nullptr));
+  // All that needs room first.
+  const Chain end(of, 0);
+  if (absl::Status made = WriteNewDatabase(end, parts); !made.ok()) return made;
+  if (absl::Status made = WriteMark(kNewMark, end); !made.ok()) return made;
+  absl::StatusOr<std::string> aside = LinkAside();
+  if (!aside.ok()) return aside.status();
+
+  // The log before the new database has its name, so that SQLite never applies
+  // it there; the mark last, so that the old database is not taken for whole.
+  absl::Status done = absl::OkStatus();
+  if (Exists(PathOf(kLog))) done = files_.Remove(PathOf(kLog));
+  if (done.ok()) done = files_.SyncDirectory(folder_);
+  if (done.ok()) done = files_.Rename(PathOf(kNewDatabase), PathOf(kDatabase));
+  if (done.ok()) done = files_.SyncDirectory(folder_);
+  if (done.ok()) done = files_.Rename(PathOf(kNewMark), PathOf(kMark));
+  if (done.ok()) done = files_.SyncDirectory(folder_);
+  if (!done.ok()) return done;
+  return aside;
+}
+
+// Gives the files a second name in a new folder, durably.
+absl::StatusOr<std::string> SqliteStore::LinkAside() {
   std::string aside;
   for (int number = 1; aside.empty() || Exists(aside); ++number) {
     aside = absl::StrCat(folder_, "/damaged-", number);
   }
   if (mkdir(aside.c_str(), 0700) != 0) return absl::ErrnoToStatus(errno, aside);
-  // The log before the new database gets its name, so that SQLite never applies
-  // it there; the mark last, so that the old database is not taken for whole.
-  for (const char* name : {kLog, kDatabase}) {
-    if (!Exists(PathOf(name))) continue;
-    absl::Status moved =
-        files_.Rename(PathOf(name), absl::StrCat(aside, "/", name));
-    if (!moved.ok()) return moved;
+  for (const char* name : {kLog, kDatabase, kMark}) {
+    const std::string second = absl::StrCat(aside, "/", name);
+    if (Exists(PathOf(name)) &&
+        link(PathOf(name).c_str(), second.c_str()) != 0) {
+      return absl::ErrnoToStatus(errno, second);
+    }
   }
-  if (absl::Status made = Create(Chain(of, 0), parts); !made.ok()) return made;
-  if (Exists(PathOf(kMark))) {
-    absl::Status moved =
-        files_.Rename(PathOf(kMark), absl::StrCat(aside, "/", kMark));
-    if (!moved.ok()) return moved;
-  }
-  absl::StatusOr<MarkFile> mark = MarkFile::Open(PathOf(kMark));
-  if (!mark.ok()) return mark.status();
-  if (absl::Status made = mark->Renew(Chain(of, 0)); !made.ok()) return made;
-  absl::Status synced = files_.SyncDirectory(folder_);
-  if (synced.ok()) synced = files_.SyncDirectory(aside);
+  absl::Status synced = files_.SyncDirectory(aside);
+  if (synced.ok()) synced = files_.SyncDirectory(folder_);
   if (!synced.ok()) return synced;
   return aside;
 }

@@ -24,6 +24,8 @@
 #ifndef LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
 #define LOCKSTEP_SERVER_JOURNAL_SQLITE_STORE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -61,15 +63,17 @@ class SqliteStore final : public Store {
 
   absl::StatusOr<StoredJournal> Read() override;
   // One write to the log and one fdatasync. Without any effect unless it
-  // returns OK, and so the next one.
+  // returns OK, and so the next one. DataLoss: the files are no longer those
+  // that were opened.
   absl::Status Append(uint64_t first, const std::vector<std::string>& frames,
                       const Chain& end) override;
   absl::Status ReplaceBySnapshot(
       const Chain& of, const std::vector<std::string>& parts) override;
 
   // Replaces an inspected journal by one that has only this snapshot, of
-  // the records up to `of`. Moves the old files into a new folder DIR/damaged-N
-  // and returns its path. If it is interrupted, it may be repeated.
+  // the records up to `of`. Keeps the old files in a new folder DIR/damaged-N
+  // and returns its path. If it fails or is interrupted, it may be repeated;
+  // what needs room on the disk comes before any change.
   absl::StatusOr<std::string> ReplaceDamaged(
       uint64_t of, const std::vector<std::string>& parts);
 
@@ -82,8 +86,14 @@ class SqliteStore final : public Store {
               std::unique_ptr<FileLock> lock);
 
   std::string PathOf(const char* name) const;
-  absl::Status Create(const Chain& of, const std::vector<std::string>& parts);
-  absl::Status WriteNew(const Chain& of, const std::vector<std::string>& parts);
+  absl::Status Create();
+  bool WasBeingCreated();
+  absl::Status WriteMark(const char* name, const Chain& newest);
+  absl::Status WriteNewDatabase(const Chain& of,
+                                const std::vector<std::string>& parts);
+  absl::Status FillNewDatabase(const Chain& of,
+                               const std::vector<std::string>& parts);
+  absl::StatusOr<std::string> LinkAside();
   absl::Status InsertSnapshot(const Chain& of,
                               const std::vector<std::string>& parts);
   absl::Status OpenDatabase(const std::string& path);
@@ -94,6 +104,7 @@ class SqliteStore final : public Store {
   void NoteHashAtMark(const Chain& chain);
   absl::Status CheckMark(StoredJournal* stored) const;
   absl::Status BeginMark(StoredJournal* stored);
+  absl::Status CheckFiles() const;
   absl::Status Execute(const char* sql);
   absl::Status Transact(const std::function<absl::Status()>& change);
   absl::Status Failed(const std::string& what) const;
@@ -107,6 +118,7 @@ class SqliteStore final : public Store {
   std::optional<uint64_t> hash_at_mark_;  // as JournalEnd's
   std::optional<WalExtent> log_;          // before SQLite opened it
   std::optional<MarkFile> mark_file_;     // with kWrite, after Read
+  std::optional<ino_t> opened_;           // the database's, with kWrite
   int log_pages_ = 0;                     // after the last commit
 };
 

@@ -203,6 +203,32 @@ TEST_F(FlakyDiskTest, WithoutRoomItsEndIsNotHeldUp) {
   EXPECT_THAT(folder_.Load()->records, testing::IsEmpty());
 }
 
+TEST_F(FlakyDiskTest, ARepairWithoutRoomChangesNothingAndMayBeRepeated) {
+  appender_->Append("one");
+  appender_->AwaitAll();
+  journal_.reset();
+  unlink(folder_.File("mark").c_str());
+  const std::string database = folder_.Read("journal.db");
+  const std::string log = folder_.Read("journal.db-wal");
+  const auto repair = [&]() -> absl::StatusOr<std::string> {
+    auto store = SqliteStore::Open(folder_.path(), StoreAccess::kInspect);
+    EXPECT_TRUE(store.ok() && (*store)->Read().ok());
+    return (*store)->ReplaceDamaged(1, {"all"});
+  };
+
+  write_answer = SQLITE_FULL;
+  EXPECT_EQ(repair().status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(folder_.Read("journal.db"), database);
+  EXPECT_EQ(folder_.Read("journal.db-wal"), log);
+
+  write_answer = SQLITE_OK;
+  const auto aside = repair();
+  ASSERT_TRUE(aside.ok()) << aside.status();
+  EXPECT_EQ(*aside, folder_.File("damaged-1"));
+  EXPECT_EQ(folder_.Read("damaged-1/journal.db"), database);
+  EXPECT_EQ(folder_.Load()->snapshot, std::vector<std::string>{"all"});
+}
+
 TEST_F(FlakyDiskTest, AFlushThatFailsIsFinal) {
   appender_->Append("one");
   appender_->AwaitAll();

@@ -1,6 +1,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <functional>
+
 #include "server/journal/sqlite_statement.h"
 #include "server/journal/sqlite_store.h"
 #include "tests/server/journal/journal_contract.h"
@@ -160,6 +163,34 @@ TEST(SqliteJournalTest, WithoutItsDatabaseItDoesNotBeginAnew) {
   }
 }
 
+// As after rm mark journal.db-wal, or of a copy of journal.db alone: the
+// records of a process that was killed are in the log.
+TEST(SqliteJournalTest, ADatabaseAloneIsRefusedThoughItIsEmpty) {
+  const JournalFolder folder;
+  ASSERT_TRUE(folder.Load().ok());
+  unlink(folder.File("mark").c_str());
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status status = folder.Load().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("mark is missing"));
+  }
+}
+
+TEST(SqliteJournalTest, ACreationThatWasInterruptedBeginsAnew) {
+  const JournalFolder folder;
+  ASSERT_TRUE(folder.Load().ok());
+  const std::string mark = folder.Read("mark");
+  for (const std::string& left : {std::string(), mark.substr(0, 9), mark}) {
+    std::filesystem::rename(folder.File("journal.db"),
+                            folder.File("journal.db.new"));
+    folder.Write("mark", left);
+    const auto loaded = folder.Load();
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_FALSE(std::filesystem::exists(folder.File("journal.db.new")));
+    EXPECT_EQ(folder.Read("mark"), mark);
+  }
+}
+
 TEST(SqliteJournalTest, AnInspectionNamesAMissingDatabase) {
   const JournalFolder folder;
   ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
@@ -185,6 +216,37 @@ TEST(SqliteJournalTest, AnOlderCopyOfItsDatabaseIsRefused) {
   const absl::Status status = folder.Load().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("record 2"));
+}
+
+// As by a clean-up of /tmp, or by somebody who restores a copy too early.
+TEST(SqliteJournalTest, FilesThatChangeUnderItEndIt) {
+  struct Change {
+    const char* file;
+    std::function<void(const std::string&)> make;
+  };
+  const auto remove = [](const std::string& path) { unlink(path.c_str()); };
+  const auto cut = [](const std::string& path) {
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  };
+  const auto replace = [](const std::string& path) {
+    std::filesystem::copy_file(path, path + ".copy");
+    std::filesystem::rename(path + ".copy", path);
+  };
+  for (const Change& change : {Change{"journal.db", remove},
+                               {"journal.db", replace},
+                               {"journal.db-wal", remove},
+                               {"journal.db-wal", cut}}) {
+    const JournalFolder folder;
+    auto journal = OpenSqliteJournal(folder.path());
+    ASSERT_TRUE(journal.ok() && (*journal)->Load().ok());
+    Appender appender(journal->get());
+    appender.Append("one");
+    appender.AwaitAll();
+    change.make(folder.File(change.file));
+    appender.Append("two");
+    EXPECT_THAT(appender.AwaitAll().back(),
+                AllOf(HasSubstr("DATA_LOSS"), HasSubstr(change.file)));
+  }
 }
 
 // The records of a year would fill any disk.
