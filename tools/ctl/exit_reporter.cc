@@ -23,15 +23,32 @@ ExitReporter::ExitReporter(const std::string& job, const std::string& addresses,
 // process of that name: so the report names the process, not a generation.
 absl::Status ExitReporter::Report(const std::string& worker, pid_t pid,
                                   const launch::ProcessExit& ending) {
-  return AdminClient(admin_).ReportEvidence(
-      job_, {.subject = {worker},
-             .generation = {},
-             .kind = protocol::EvidenceKind::kExited,
-             .detail = absl::StrFormat("process %d %s", pid, Describe(ending)),
-             .process = {.host = HostName(),
-                         .pid = pid,
-                         .boot_id = BootId(),
-                         .start_time = ending.start_time}});
+  const protocol::Evidence exit = {
+      .subject = {worker},
+      .generation = {},
+      .kind = protocol::EvidenceKind::kExited,
+      .detail = absl::StrFormat("process %d %s", pid, Describe(ending)),
+      .process = {.host = HostName(),
+                  .pid = pid,
+                  .boot_id = BootId(),
+                  .start_time = ending.start_time}};
+  absl::Status sent = Send(exit);
+  if (absl::IsUnavailable(sent)) {
+    rest_.push_back(exit);
+  } else {
+    ReportRest();
+  }
+  return sent;
+}
+
+absl::Status ExitReporter::Send(const protocol::Evidence& exit) {
+  return AdminClient(admin_).ReportEvidence(job_, exit);
+}
+
+void ExitReporter::ReportRest() {
+  while (!rest_.empty() && !absl::IsUnavailable(Send(rest_.front()))) {
+    rest_.erase(rest_.begin());
+  }
 }
 
 ExitReporter::Standing ExitReporter::Ask(const std::string& worker, pid_t pid) {

@@ -12,8 +12,10 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "protocol/evidence.h"
 #include "protocol/job_view.h"
 #include "tools/launch/child.h"
 #include "tools/rpc/admin_client.h"
@@ -26,10 +28,14 @@ class ExitReporter {
                const std::string& token, const std::string& tls_folder);
 
   // FailedPrecondition: the coordinator has permanently refused the process.
-  // Unavailable: it does not answer, and detects the death by the worker's
-  // lease.
+  // Unavailable: it does not answer. The report is kept for ReportRest, which
+  // Report calls once the coordinator answers again; until then it can detect
+  // the death by the worker's lease only.
   absl::Status Report(const std::string& worker, pid_t pid,
                       const launch::ProcessExit& ending);
+
+  // Sends the reports that did not arrive once more.
+  void ReportRest();
 
   struct Standing {
     std::string over;    // why no worker is wanted; empty: one may be
@@ -43,8 +49,11 @@ class ExitReporter {
   Standing Ask(const std::string& worker, pid_t pid);
 
  private:
+  absl::Status Send(const protocol::Evidence& exit);
+
   const JobName job_;
   const AdminClientOptions admin_;
+  std::vector<protocol::Evidence> rest_;  // did not arrive
 };
 
 }  // namespace lockstep::ctl

@@ -68,6 +68,7 @@ int LocalLaunch::Run() {
                                              OwnToken(), OwnTls());
   WatchStalls();
   const int code = supervisor_.Run();
+  if (!daemon_) reporter_->ReportRest();
   const bool enough = static_cast<int>(ended_well_.size()) >= job_.needed;
   return code == 0 && !enough ? code_of_lost_ : code;
 }
