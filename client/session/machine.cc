@@ -3,12 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "plan/digest.h"
 
 namespace lockstep::session {
 namespace {
+
+// A part of gRPC's error if one side does not accept the other's certificate.
+// gRPC itself writes a line to standard error at each try, also at its own.
+constexpr char kUnfitForTls[] = "handshake failed";
+constexpr absl::Duration kUnfitPause = absl::Seconds(1);
 
 // Whether the next stream would end with the same error.
 bool IsPermanent(const absl::Status& status) {
@@ -124,7 +131,15 @@ void Machine::DropStream(absl::Status why) {
 
 void Machine::LoseStream(absl::Status why) {
   last_close_ = std::move(why);
-  reconnector_.Lost(now_);
+  const bool unfit = absl::StrContains(last_close_.message(), kUnfitForTls);
+  if (unfit && !said_unfit_) {
+    effects_.emplace_back().emplace<Warn>().text = absl::StrCat(
+        "a coordinator of ", absl::StrJoin(options_.addresses, ", "),
+        " cannot be reached by TLS, and is tried again each second: ",
+        last_close_.message());
+    said_unfit_ = true;
+  }
+  reconnector_.Lost(now_, unfit ? kUnfitPause : absl::ZeroDuration());
   heartbeats_.Disconnected();
   checkpoints_.SetConnected(false);
   if (view_.connected) {

@@ -176,6 +176,7 @@ class Machine {
   std::vector<uint32_t> observed_order_;  // of the plan that was acknowledged
   bool hung_up_ = false;
   absl::Status last_close_;                         // of a stream
+  bool said_unfit_ = false;                         // since the last welcome
   absl::Time give_up_at_ = absl::InfiniteFuture();  // finding a coordinator
   absl::Time leave_by_ = absl::InfiniteFuture();
   absl::Time leave_deadline_ = absl::InfiniteFuture();  // whatever happens

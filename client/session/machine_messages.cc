@@ -21,6 +21,7 @@ void Machine::Receive(EpochId, const protocol::Welcome& welcome) {
   if (!welcome.secret.empty()) secret_ = welcome.secret;
   give_up_at_ = absl::InfiniteFuture();
   reconnector_.Welcomed();
+  said_unfit_ = false;
   heartbeats_.Connected(welcome.spec.timeouts.lease / 4);
   checkpoints_.SetConnected(true);
   if (was_in_epoch && !welcome.resumed) {

@@ -1,5 +1,7 @@
 #include "client/session/reconnector.h"
 
+#include <algorithm>
+
 namespace lockstep::session {
 
 std::optional<OpenStream> Reconnector::TakeDue(absl::Time now) {
@@ -16,11 +18,11 @@ void Reconnector::Welcomed() {
   backoff_.Reset();
 }
 
-void Reconnector::Lost(absl::Time now) {
+void Reconnector::Lost(absl::Time now, absl::Duration pause) {
   current_ = 0;
   welcome_by_ = absl::InfiniteFuture();
   if (!welcomed_) address_ = (address_ + 1) % addresses_;
-  connect_at_ = now + backoff_.Next();
+  connect_at_ = now + std::max(backoff_.Next(), pause);
 }
 
 void Reconnector::Stop() {

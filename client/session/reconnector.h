@@ -39,7 +39,8 @@ class Reconnector {
   uint64_t current() const { return current_; }
 
   void Welcomed();
-  void Lost(absl::Time now);
+  // The next stream opens after the backoff, and after `pause` at least.
+  void Lost(absl::Time now, absl::Duration pause);
 
   // Opens no further stream.
   void Stop();

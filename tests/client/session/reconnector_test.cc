@@ -44,6 +44,23 @@ TEST_F(MachineWithThreeAddresses, GivesUpACoordinatorThatDoesNotAnswer) {
   EXPECT_EQ(Step(6, DeadlineExpired{}), "open 2 at 1");
 }
 
+// gRPC writes a line to standard error each time.
+TEST_F(MachineTest, ACertificateThatIsRefusedIsSaidOnceAndTriedEachSecond) {
+  const absl::Status refused = absl::UnavailableError(
+      "failed to connect to all addresses; last error: UNKNOWN: Ssl handshake "
+      "failed: SSL_ERROR_SSL: certificate verify failed");
+  Step(0, Begin{});
+  EXPECT_THAT(Step(0, StreamClosed{1, refused}),
+              AllOf(HasSubstr("warn: "), HasSubstr("certificate verify")));
+  EXPECT_EQ(Step(0.9, DeadlineExpired{}), "");
+  EXPECT_EQ(Step(1, DeadlineExpired{}), "open 2 at 0");
+  EXPECT_EQ(Step(1, StreamClosed{2, refused}), "");
+  Step(2, DeadlineExpired{});
+  Step(2, StreamOpened{3});
+  Receive(2, 3, protocol::Welcome{{3}, Spec()}, 0);
+  EXPECT_THAT(Step(3, StreamClosed{3, refused}), HasSubstr("warn: "));
+}
+
 TEST_F(MachineTest, WaitsLongerEachTimeAndNeverLongerThanTheMaximum) {
   absl::Time now = At(0);
   uint64_t stream = 0;
