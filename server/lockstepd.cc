@@ -99,8 +99,9 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
             "folder with ca.crt, tls.crt and tls.key for a journal in etcd: "
             "its authority, and a certificate of its clients");
   line->Add("--adoption_window", &flags->adoption_window,
-            "for how long after a start without a journal no job forms "
-            "its first epoch, so that jobs that run can be adopted "
+            "for how long after a start without a journal, or with an empty "
+            "one, no job forms its first epoch, so that jobs that run can be "
+            "adopted "
             "before others take their names; 2s unless the port is 0");
   line->Add("--log_level", &flags->log_level,
             "debug, info, warning, error or off")
@@ -243,6 +244,9 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, observe::Log* log) {
   if (absl::Status may = rpc::MayListen(options); !may.ok()) return may;
+  const std::string short_tokens =
+      rpc::WarningOfShortTokens(options.gate.tokens());
+  if (!short_tokens.empty()) log->Warning(short_tokens);
   const auto health = StartHealth(flags, options, log);
   if (!health.ok()) return health.status();
   std::atomic<bool> leads{true};

@@ -39,29 +39,36 @@ LiveTlsFolder::LiveTlsFolder(std::string folder,
 
 std::shared_ptr<const TlsContents> LiveTlsFolder::Look(absl::Time now) {
   auto read = ReadTlsFolder(folder_, roles_, now);
-  MutexLock lock(&mutex_);
   const std::string trouble(read.status().message());
-  const bool is_new = trouble != std::exchange(trouble_, trouble);
-  if (!read.ok()) {
-    if (is_new) {
-      Say(log_.trouble,
-          absl::StrCat("the certificates in ", folder_,
-                       " cannot be used, and those that were read before stay "
-                       "in use: ",
-                       trouble));
+  bool is_new_trouble = false;
+  bool is_change = false;
+  std::shared_ptr<const TlsContents> contents;
+  {
+    MutexLock lock(&mutex_);
+    is_new_trouble = trouble != std::exchange(trouble_, trouble);
+    is_change = read.ok() && !HaveSameFiles(*read, *contents_);
+    if (is_change) {
+      contents_ = std::make_shared<const TlsContents>(*std::move(read));
     }
-    return contents_;
+    contents = contents_;
   }
-  if (HaveSameFiles(*read, *contents_)) return contents_;
-  contents_ = std::make_shared<const TlsContents>(*std::move(read));
-  Say(log_.change,
-      absl::StrCat(
-          "the certificates in ", folder_,
-          " have changed: new connections use that of ",
-          contents_->facts.common_name, ", which is valid until ",
-          absl::FormatTime("%Y-%m-%d %H:%M UTC", contents_->facts.until,
-                           absl::UTCTimeZone())));
-  return contents_;
+  if (!trouble.empty() && is_new_trouble) {
+    Say(log_.trouble,
+        absl::StrCat("the certificates in ", folder_,
+                     " cannot be used, and those that were read before stay "
+                     "in use: ",
+                     trouble));
+  }
+  if (is_change) {
+    Say(log_.change,
+        absl::StrCat(
+            "the certificates in ", folder_,
+            " have changed: new connections use that of ",
+            contents->facts.common_name, ", which is valid until ",
+            absl::FormatTime("%Y-%m-%d %H:%M UTC", contents->facts.until,
+                             absl::UTCTimeZone())));
+  }
+  return contents;
 }
 
 std::shared_ptr<const TlsContents> LiveTlsFolder::current() const {

@@ -75,6 +75,11 @@ std::string Encode(const Frame& frame) {
   return bytes;
 }
 
+absl::Status DamagedRecord(uint64_t number, absl::string_view why) {
+  return absl::DataLossError(
+      absl::StrFormat("record %d of the journal is damaged: %s", number, why));
+}
+
 absl::StatusOr<Frame> Decode(absl::string_view bytes) {
   if (bytes.size() < kFrameHeaderBytes) {
     return absl::DataLossError(
@@ -140,9 +145,7 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
   recovered.torn = frames.size() - at;
   for (size_t behind = at; behind < frames.size(); ++behind) {
     if (!Decode(frames[behind]).ok()) continue;
-    return absl::DataLossError(
-        absl::StrFormat("record %d of the journal is damaged: %s", first + at,
-                        damage.message()));
+    return DamagedRecord(first + at, damage.message());
   }
   return recovered;
 }

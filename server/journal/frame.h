@@ -42,6 +42,9 @@ std::string Encode(const Frame& frame);
 // DataLoss: too short, a length that does not match the bytes, a wrong CRC.
 absl::StatusOr<Frame> Decode(absl::string_view bytes);
 
+// DataLoss that names the record.
+absl::Status DamagedRecord(uint64_t number, absl::string_view why);
+
 uint64_t HashOf(absl::string_view frame_bytes);
 
 // CRC-32C (Castagnoli), as in RFC 3720.

@@ -73,11 +73,6 @@ absl::Status NoDatabase(const std::string& folder,
       kDatabase, folder, absl::StrJoin(others, ", ")));
 }
 
-absl::Status DamagedRecord(uint64_t number, absl::string_view why) {
-  return Damaged(
-      absl::StrFormat("record %d of the journal is damaged: %s", number, why));
-}
-
 }  // namespace
 
 // --- Opening -----------------------------------------------------------------

@@ -16,11 +16,6 @@ namespace {
 // not even how many there were.
 constexpr uint64_t kEpochsLostMax = 1'000'000;
 
-absl::Status DamagedRecord(uint64_t number, const absl::Status& why) {
-  return absl::DataLossError(absl::StrFormat(
-      "record %d of the journal is damaged: %s", number, why.message()));
-}
-
 // Decodes and applies what was read.
 InspectedJournal Interpret(journal::StoredJournal stored) {
   InspectedJournal inspected{.promised = stored.promised,
@@ -46,7 +41,8 @@ InspectedJournal Interpret(journal::StoredJournal stored) {
     absl::Status applied = record.status();
     if (applied.ok()) applied = core::Apply(*record, &state);
     if (!applied.ok()) {
-      inspected.damage = DamagedRecord(state.records + 1, applied);
+      inspected.damage =
+          journal::DamagedRecord(state.records + 1, applied.message());
       break;
     }
     inspected.records.push_back(*std::move(record));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/join_token.h"
 #include "base/secret_file.h"
 #include "base/text/token_text.h"
@@ -46,7 +47,23 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
   return tokens;
 }
 
+// 64 random bits in hexadecimal digits.
+constexpr size_t kSafeTokenBytes = 16;
+
 }  // namespace
+
+std::string WarningOfShortTokens(const Tokens& tokens) {
+  for (const auto* list : {&tokens.operators, &tokens.workers}) {
+    for (const std::string& token : *list) {
+      if (token.size() >= kSafeTokenBytes) continue;
+      return absl::StrFormat(
+          "a token of %s has %d bytes and may be guessed: make one with "
+          "openssl rand -hex 32",
+          list == &tokens.operators ? "operators" : "workers", token.size());
+    }
+  }
+  return "";
+}
 
 absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files) {
   Tokens tokens;

@@ -63,6 +63,10 @@ struct Tokens {
 // is in both files.
 absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files);
 
+// What is wrong with tokens that are so short that they can be guessed, for
+// people; empty: none is.
+std::string WarningOfShortTokens(const Tokens& tokens);
+
 class TokenGate {
  public:
   TokenGate() = default;

@@ -176,9 +176,13 @@ absl::Status MakeThrowAwayCertificates(const std::string& folder,
                                        absl::Time now) {
   absl::Status made =
       InitCertificates(folder, {.days = kThrowAwayDays, .now = now});
-  std::error_code ignored;
-  std::filesystem::remove_all(absl::StrCat(folder, "/", kAuthorityFolder),
-                              ignored);
+  const std::string authority = absl::StrCat(folder, "/", kAuthorityFolder);
+  std::error_code error;
+  std::filesystem::remove_all(authority, error);
+  if (made.ok() && error) {
+    return absl::InternalError(absl::StrCat("cannot remove the key in ",
+                                            authority, ": ", error.message()));
+  }
   return made;
 }
 

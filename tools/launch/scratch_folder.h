@@ -1,9 +1,12 @@
 // A private folder for temporary files; the destructor removes it. It is made
-// in TMPDIR, else /tmp, unless another user could replace it there.
+// in TMPDIR, else /tmp, unless another user could replace it there. While it
+// exists it is locked (flock), so that systemd-tmpfiles leaves it alone.
 
 #ifndef LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 #define LOCKSTEP_TOOLS_LAUNCH_SCRATCH_FOLDER_H_
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
 
 namespace lockstep::launch {
 
@@ -38,6 +42,9 @@ class ScratchFolder {
                        " (TMPDIR): ", std::strerror(errno)));
     } else {
       path_ = pattern;
+      folder_ = FileDescriptor(
+          open(pattern.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      flock(folder_.get(), LOCK_SH | LOCK_NB);
     }
   }
   ~ScratchFolder() {
@@ -64,6 +71,7 @@ class ScratchFolder {
 
   absl::Status status_;
   std::filesystem::path path_;
+  FileDescriptor folder_;
 };
 
 }  // namespace lockstep::launch

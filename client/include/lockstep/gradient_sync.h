@@ -332,7 +332,7 @@ class LOCKSTEP_EXPORT GradientSync {
       Stream& stream, absl::FunctionRef<absl::Status()> body);
 
   // The number of the step in progress, which is also the number of steps
-  // committed so far.
+  // committed so far, in all epochs of the job.
   uint64_t step() const;
 
   // Parameter names, indexed by ParameterId::index.

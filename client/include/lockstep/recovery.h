@@ -19,6 +19,9 @@
 //     recovered = *recovery;
 //   }
 //
+// Join returns Cancelled to a survivor that waited beside a smaller epoch when
+// the others have completed the job: it is not needed, and that is no failure.
+//
 // An epoch may end at any moment: not only Finish fails then, but also
 // Register, Create, Seal or Resume. examples/minimal/recovering.cc is a whole
 // program.

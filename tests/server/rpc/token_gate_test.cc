@@ -93,6 +93,18 @@ TEST(TokenGateTest, AShortWorkersTokenHasNoJoinTokens) {
   EXPECT_FALSE(JoinToken("short", "digits").ok());
 }
 
+TEST(TokenGateTest, ShortTokensAreWarnedOfWithoutBeingSaid) {
+  const std::string safe(16, 'x');
+  EXPECT_EQ(WarningOfShortTokens({}), "");
+  EXPECT_EQ(WarningOfShortTokens({.operators = {safe}, .workers = {safe}}), "");
+  EXPECT_THAT(
+      WarningOfShortTokens({.operators = {safe}, .workers = {safe, "sesame"}}),
+      testing::AllOf(testing::HasSubstr("workers has 6 bytes"),
+                     testing::Not(testing::HasSubstr("sesame"))));
+  EXPECT_THAT(WarningOfShortTokens({.operators = {"o"}}),
+              testing::HasSubstr("operators has 1 bytes"));
+}
+
 // The operator's token is not the secret of join tokens: a holder of one could
 // guess at it.
 TEST(TokenGateTest, OperatorsTokensHaveNoJoinTokens) {
