@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@
 #include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
 #include "server/observe/log.h"
+#include "server/observe/service_manager.h"
 #include "server/open_journal.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/health_listener.h"
@@ -172,10 +174,38 @@ sigset_t BlockSignals() {
   return signals;
 }
 
+// systemd sets them for its services.
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// What the daemon says, and to whom.
+struct Voices {
+  observe::Log* log;
+  const observe::ServiceManager* manager;
+
+  void Ready(const std::string& status) const {
+    LogFailure(manager->Ready(status));
+  }
+  void Stopping(const std::string& status) const {
+    log->Info(status);
+    LogFailure(manager->Stopping(status));
+  }
+
+ private:
+  void LogFailure(const absl::Status& told) const {
+    if (!told.ok()) {
+      log->Warning(absl::StrCat("systemd is not told: ", told.message()));
+    }
+  }
+};
+
 absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
-                      FileSystem* files, observe::Log* log) {
+                      FileSystem* files, const Voices& voices) {
   const std::string address = rpc::ToString(server.address());
-  log->Info(absl::StrCat("listening on ", address));
+  const std::string listening = absl::StrCat("listening on ", address);
+  voices.log->Info(listening);
   if (!flags.port_file.empty()) {
     const absl::Status written =
         PublishFile(files, flags.port_file, absl::StrCat(address, "\n"));
@@ -183,6 +213,7 @@ absl::Status Announce(const rpc::Server& server, const DaemonFlags& flags,
   }
   std::printf("lockstepd listening on %s\n", address.c_str());
   std::fflush(stdout);
+  voices.Ready(listening);
   return absl::OkStatus();
 }
 
@@ -242,7 +273,8 @@ absl::StatusOr<std::unique_ptr<rpc::HealthListener>> StartHealth(
 // leads.
 absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                    absl::Duration adoption_window, const sigset_t& signals,
-                   FileSystem* files, observe::Log* log) {
+                   FileSystem* files, const Voices& voices) {
+  observe::Log* const log = voices.log;
   if (absl::Status may = rpc::MayListen(options); !may.ok()) return may;
   const std::string short_tokens =
       rpc::WarningOfShortTokens(options.gate.tokens());
@@ -252,13 +284,18 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   std::atomic<bool> leads{true};
   JournalOptions journal_options = JournalOptionsFrom(flags);
   journal_options.gives_up = &IsToldToEnd;
+  // Up, though it does not serve: systemd would end a start that takes long.
+  journal_options.on_wait = [&](const std::string& why) { voices.Ready(why); };
   journal_options.on_lost = [&](const absl::Status& why) {
     log->Error(std::string(why.message()));
     leads = false;
     kill(getpid(), SIGTERM);
   };
   auto opened = OpenJournal(journal_options, log);
-  if (absl::IsCancelled(opened.status()) && leads) return absl::OkStatus();
+  if (absl::IsCancelled(opened.status()) && leads) {
+    voices.Stopping("going down: told to end before it led");
+    return absl::OkStatus();
+  }
   if (!opened.ok()) return opened.status();
   options.term = opened->term;
   core::Coordinator coordinator({.term = options.term,
@@ -321,14 +358,15 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   }
   if (*health != nullptr) (*health)->SetServing(true);
   LogReplay(*replayed, coordinator, flags, log);
-  const absl::Status announced = Announce(**server, flags, files, log);
+  const absl::Status announced = Announce(**server, flags, files, voices);
   if (!announced.ok()) return announced;
 
   int signal = 0;
   sigwait(&signals, &signal);
-  log->Info(absl::StrCat("going down: ", !leads ? "another coordinator may lead"
-                                         : journal_failed ? "the journal failed"
-                                                          : strsignal(signal)));
+  voices.Stopping(
+      absl::StrCat("going down: ", !leads ? "another coordinator may lead"
+                                   : journal_failed ? "the journal failed"
+                                                    : strsignal(signal)));
   (*server)->SetServing(false);
   if (*health != nullptr) (*health)->SetServing(false);
   loop.Drain();
@@ -340,9 +378,14 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                         : absl::OkStatus();
 }
 
+observe::LineHead HeadOfErrors() {
+  return observe::LineHeadFor(STDERR_FILENO, Variable("JOURNAL_STREAM"));
+}
+
 int Complain(const absl::Status& status, int exit_code) {
-  std::fprintf(stderr, "lockstepd: %s\n",
-               std::string(status.message()).c_str());
+  const std::string lines = observe::ErrorLines(
+      absl::StrCat("lockstepd: ", status.message()), HeadOfErrors());
+  std::fputs(lines.c_str(), stderr);
   return exit_code;
 }
 
@@ -357,7 +400,7 @@ int Main(int argc, char** argv) {
   Declare(&flags, &line);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   PosixFileSystem files;
-  const auto log = observe::Log::Make(flags.log_level);
+  const auto log = observe::Log::Make(flags.log_level, HeadOfErrors());
   if (!log.ok()) return Complain(log.status(), 2);
   if (absl::Status journal = CheckJournal(JournalOptionsFrom(flags));
       !journal.ok()) {
@@ -377,8 +420,9 @@ int Main(int argc, char** argv) {
 
   const sigset_t signals = BlockSignals();
   QuietLibraries();
-  const absl::Status served =
-      Serve(flags, *options, *adoption_window, signals, &files, log->get());
+  const observe::ServiceManager manager(Variable("NOTIFY_SOCKET"));
+  const absl::Status served = Serve(flags, *options, *adoption_window, signals,
+                                    &files, {log->get(), &manager});
   return served.ok() ? 0 : Complain(served, 1);
 }
 

@@ -72,13 +72,18 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
         {.key = absl::StrCat(url->prefix, "/leader"),
          .identity = options.identity,
          .on_wait =
-             [log, where](const std::string& leader) {
-               log->Info(absl::StrCat("waits: ", leader,
-                                      " leads the coordinators of ", where));
+             [&options, log, where](const std::string& leader) {
+               const std::string why = absl::StrCat(
+                   "waits: ", leader, " leads the coordinators of ", where);
+               log->Info(why);
+               options.on_wait(why);
              },
          .on_trouble =
-             [log](const absl::Status& trouble) {
-               log->Error(absl::StrCat("waits: ", trouble.message()));
+             [&options, log](const absl::Status& trouble) {
+               const std::string why =
+                   absl::StrCat("waits: ", trouble.message());
+               log->Error(why);
+               options.on_wait(why);
              },
          .on_lost =
              [lost = options.on_lost,

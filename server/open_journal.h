@@ -32,6 +32,9 @@ struct JournalOptions {
   std::string identity;  // of this coordinator, for the others
   // Once, if another coordinator may lead from now on.
   std::function<void(const absl::Status&)> on_lost;
+  // With etcd: what keeps this coordinator from leading, each time that
+  // changes.
+  std::function<void(const std::string&)> on_wait;
   // Whether to stop waiting; asked every 20 ms.
   std::function<bool()> gives_up;
 };

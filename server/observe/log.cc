@@ -1,7 +1,9 @@
 #include "server/observe/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <map>
 #include <memory>
@@ -10,15 +12,64 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/text/utf8.h"
 
 namespace lockstep::observe {
+namespace {
+
+// syslog's: 7 is debug.
+constexpr char kErrorPrefix[] = "<3>";
+int PriorityOf(spdlog::level::level_enum level) {
+  if (level >= spdlog::level::err) return 3;
+  if (level == spdlog::level::warn) return 4;
+  return level == spdlog::level::info ? 6 : 7;
+}
+
+class PriorityFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& line, const std::tm&,
+              spdlog::memory_buf_t& to) override {
+    const std::string priority = absl::StrCat(PriorityOf(line.level));
+    to.append(priority.data(), priority.data() + priority.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<PriorityFlag>();
+  }
+};
+
+void SetHead(LineHead head, spdlog::logger* logger) {
+  if (head == LineHead::kTime) {
+    return logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  }
+  auto lines = std::make_unique<spdlog::pattern_formatter>();
+  lines->add_flag<PriorityFlag>('*').set_pattern("<%*>%l %v");
+  logger->set_formatter(std::move(lines));
+}
+
+}  // namespace
+
+LineHead LineHeadFor(int file, const std::string& journal_stream) {
+  struct stat found {};
+  if (fstat(file, &found) != 0) return LineHead::kTime;
+  const std::string stream = absl::StrCat(found.st_dev, ":", found.st_ino);
+  return stream == journal_stream ? LineHead::kPriority : LineHead::kTime;
+}
+
+std::string ErrorLines(const std::string& text, LineHead head) {
+  if (head == LineHead::kTime) return absl::StrCat(text, "\n");
+  return absl::StrCat(
+      kErrorPrefix,
+      absl::StrReplaceAll(text, {{"\n", absl::StrCat("\n", kErrorPrefix)}}),
+      "\n");
+}
 
 struct Log::Lines {
   spdlog::logger logger;
 };
 
-absl::StatusOr<std::unique_ptr<Log>> Log::Make(const std::string& level) {
+absl::StatusOr<std::unique_ptr<Log>> Log::Make(const std::string& level,
+                                               LineHead head) {
   static const auto& levels =
       *new std::map<std::string, spdlog::level::level_enum>{
           {"debug", spdlog::level::debug},
@@ -35,7 +86,7 @@ absl::StatusOr<std::unique_ptr<Log>> Log::Make(const std::string& level) {
   auto lines = std::make_unique<Lines>(
       Lines{{"lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>()}});
   lines->logger.set_level(found->second);
-  lines->logger.set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  SetHead(head, &lines->logger);
   lines->logger.flush_on(spdlog::level::debug);
   return absl::WrapUnique(new Log(std::move(lines)));
 }

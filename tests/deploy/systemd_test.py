@@ -26,6 +26,7 @@ WANTED = {
     ("Unit", "Wants"): r"network-online\.target",
     ("Unit", "StartLimitIntervalSec"): r"\d+",
     ("Unit", "StartLimitBurst"): r"\d+",
+    ("Service", "Type"): r"notify",
     ("Service", "Restart"): r"on-failure",
     ("Service", "RestartSec"): r"1",
     ("Service", "RestartPreventExitStatus"): r"2",
@@ -132,6 +133,28 @@ class CommandTest(unittest.TestCase):
 
     def test_its_files_suffice_for_its_connections(self):
         self.assertGreater(int(self.unit.get("Service", "LimitNOFILE")), 20000)
+
+
+class StartLimitTest(unittest.TestCase):
+    """What fails at each start stays down; what loses its leadership is started each time."""
+
+    LEADS = 1.9  # seconds, without renewing its lease: kLeadsFor in server/etcd/leadership.cc
+
+    def setUp(self):
+        unit = Unit(unit_text())
+        self.seconds = int(unit.get("Unit", "StartLimitIntervalSec"))
+        self.burst = int(unit.get("Unit", "StartLimitBurst"))
+        self.pause = int(unit.get("Service", "RestartSec"))
+
+    def test_the_time_is_that_of_the_coordinator(self):
+        code = (SYSTEMD.parents[1] / "server/etcd/leadership.cc").read_text()
+        self.assertIn(f"kLeadsFor = absl::Milliseconds({self.LEADS * 1000:.0f});", code)
+
+    def test_a_coordinator_that_loses_its_leadership_is_started_again(self):
+        self.assertLess(self.seconds / (self.pause + self.LEADS), self.burst)
+
+    def test_one_that_fails_at_once_is_not(self):
+        self.assertGreater(self.seconds / (self.pause + 0.1), self.burst)
 
 
 class SysusersTest(unittest.TestCase):
