@@ -1,6 +1,6 @@
 // The types of NCCL's functions, one for each method of the table (nccl_api.h):
-// gpu.cc finds them in the library, and cuda_runtime.cc compares them with
-// nccl.h.
+// nccl_library.cc finds them in the library, and cuda_runtime.cc compares them
+// with nccl.h.
 //
 // An enum is passed as an int, an id by value, as in C.
 
