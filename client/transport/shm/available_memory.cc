@@ -33,14 +33,14 @@ uint64_t NumberAfter(const std::string& text, const std::string& word,
 }
 
 // In a container, its own control group is mounted as the root.
-uint64_t GroupsAvailable() {
-  std::string path = Read("/proc/self/cgroup");
+uint64_t GroupsAvailable(const std::string& root) {
+  std::string path = Read(root + "/proc/self/cgroup");
   const size_t unified = path.find("0::/");
   if (unified == std::string::npos) return kAll;
   path = path.substr(unified + 3, path.find('\n', unified) - unified - 3);
   uint64_t least = kAll;
   for (;;) {
-    const std::string folder = "/sys/fs/cgroup" + path + "/memory.";
+    const std::string folder = root + "/sys/fs/cgroup" + path + "/memory.";
     least = std::min(
         least, GroupAvailable(Read(folder + "max"), Read(folder + "current"),
                               Read(folder + "stat")));
@@ -75,9 +75,14 @@ uint64_t LargestFile() {
   return limited ? file.rlim_cur : kAll;
 }
 
-uint64_t AvailableMemory() {
-  return std::min({MachineAvailable(Read("/proc/meminfo")), GroupsAvailable(),
-                   LargestFile()});
+uint64_t MemoryRoom::Least() const { return std::min({machine, group, file}); }
+
+MemoryRoom FindMemoryRoom(const std::string& root) {
+  return {.machine = MachineAvailable(Read(root + "/proc/meminfo")),
+          .group = GroupsAvailable(root),
+          .file = LargestFile()};
 }
+
+uint64_t AvailableMemory() { return FindMemoryRoom().Least(); }
 
 }  // namespace lockstep::transport

@@ -10,9 +10,19 @@
 
 namespace lockstep::transport {
 
-// The minimum of the machine's available memory (/proc/meminfo's MemAvailable),
-// the room in the process's control groups (memory.max, version 2), and the
-// largest file size (RLIMIT_FSIZE, which limits memfds too). In bytes.
+// In bytes; the largest uint64_t where there is no limit.
+struct MemoryRoom {
+  uint64_t machine = 0;  // available: /proc/meminfo's MemAvailable
+  uint64_t group = 0;    // the least of the process's control groups:
+                         // memory.max of version 2, less what is in use
+  uint64_t file = 0;     // LargestFile
+  uint64_t Least() const;
+};
+
+// `root` is where /proc and /sys are.
+MemoryRoom FindMemoryRoom(const std::string& root = "");
+
+// The least of them.
 uint64_t AvailableMemory();
 
 // RLIMIT_FSIZE in bytes. A larger file raises SIGXFSZ, which ends the process.
