@@ -113,6 +113,7 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
 
 absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   rpc::ServerOptions options;
+  options.version = LOCKSTEP_VERSION;
   if (flags.insecure && !flags.tls.empty()) {
     return absl::InvalidArgumentError(
         "--insecure is for a daemon without TLS: leave it out with --tls");

@@ -4,7 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "proto/codec.h"
+#include "proto/introduction.h"
+#include "protocol/session.h"
 #include "server/rpc/call_bytes.h"
 #include "server/rpc/status.h"
 #include "server/rpc/watch_reactor.h"
@@ -27,6 +31,15 @@ grpc::ServerUnaryReactor* Refuse(grpc::CallbackServerContext* call,
   return reactor;
 }
 
+void Introduce(const ServiceContext& context,
+               grpc::CallbackServerContext* call) {
+  call->AddTrailingMetadata(proto::kVersionKey, context.version);
+  call->AddTrailingMetadata(proto::kProtocolKey,
+                            absl::StrCat(protocol::kVersion));
+  call->AddTrailingMetadata(proto::kTimeKey,
+                            absl::StrCat(absl::ToUnixMillis(absl::Now())));
+}
+
 // A callback that finishes a call with the loop's answer.
 auto FinishWith(grpc::ServerUnaryReactor* reactor) {
   return [reactor](const absl::Status& status) {
@@ -46,7 +59,7 @@ absl::StatusOr<proto::Header> AdminService::HeaderOf(
 
 template <typename Request>
 absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
-    const grpc::CallbackServerContext* call, const Request& request) const {
+    grpc::CallbackServerContext* call, const Request& request) const {
   const absl::Status size =
       CallBytes(context_->limits, *call)
           .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
@@ -54,6 +67,7 @@ absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
   const CallerIdentity caller = CallerOf(call->auth_context().get());
   absl::StatusOr<Admission> admission = context_->tokens->gate()->AdmitOperator(
       caller, request.header().job(), request.token());
+  if (!absl::IsUnauthenticated(admission.status())) Introduce(*context_, call);
   if (!admission.ok()) return admission.status();
   absl::StatusOr<proto::Header> header = HeaderOf(request);
   if (!header.ok()) return header.status();

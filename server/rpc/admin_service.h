@@ -58,8 +58,8 @@ class AdminService final : public v1::Admin::CallbackService {
   template <typename Request>
   absl::StatusOr<proto::Header> HeaderOf(const Request& request) const;
   template <typename Request>
-  absl::StatusOr<Admitted> AdmitOperator(
-      const grpc::CallbackServerContext* call, const Request& request) const;
+  absl::StatusOr<Admitted> AdmitOperator(grpc::CallbackServerContext* call,
+                                         const Request& request) const;
 
   const ServiceContext* const context_;
 };

@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
                                       .interval = options.token_interval,
                                       .log = options.on_warning}),
                 .limits = RpcLimits(options.limits),
-                .context = {loop, nullptr, nullptr, nullptr, options.term},
+                .context = {loop, nullptr, nullptr, nullptr, options.term,
+                            options.version},
                 .address = options.listen});
   parts->context.calls = &parts->calls;
   parts->context.tokens = &parts->tokens;

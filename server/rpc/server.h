@@ -41,6 +41,7 @@ struct ServerOptions {
   TokenFiles token_files;
   absl::Duration token_interval = absl::Seconds(2);
   LeaderTerm term{1};
+  std::string version;  // of the daemon, for operators
   RpcLimitValues limits;
   // A connection is closed if it has not begun HTTP/2 by handshake_timeout, or
   // has had no call for idle_timeout.

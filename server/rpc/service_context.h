@@ -3,6 +3,8 @@
 #ifndef LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 #define LOCKSTEP_SERVER_RPC_SERVICE_CONTEXT_H_
 
+#include <string>
+
 #include "protocol/ids.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/live_tokens.h"
@@ -18,6 +20,7 @@ struct ServiceContext {
   const LiveTokens* tokens;
   RpcLimits* limits;
   LeaderTerm term;
+  std::string version;  // of the daemon
 };
 
 }  // namespace lockstep::rpc

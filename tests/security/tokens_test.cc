@@ -14,10 +14,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "base/join_token.h"
 #include "base/secret_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "protocol/session.h"
 #include "tests/security/certificates.h"
 #include "tests/security/eventually.h"
 #include "tests/server/rpc/client.h"
@@ -141,6 +143,35 @@ TEST_F(TokensTest, AJoinTokenOperatesNotEvenItsOwnJob) {
   EXPECT_EQ(admin.DescribeJob({"others"}).status().code(),
             StatusCode::kUnauthenticated);
   EXPECT_TRUE(Admin(operators_).DescribeJob(job).ok());
+}
+
+TEST_F(TokensTest, TellsThoseItKnowsWhatItIs) {
+  const std::string join = JoinTokenOf("digits");
+  for (const std::string& token : {operators_, secret_}) {
+    const auto met = Admin(token).Meet({"digits"});
+    ASSERT_TRUE(met.ok()) << met.status();
+    EXPECT_EQ(met->version, LOCKSTEP_VERSION);
+    EXPECT_EQ(met->protocol, protocol::kVersion);
+    ASSERT_TRUE(met->time.has_value());
+    EXPECT_LE(absl::AbsDuration(*met->time - absl::Now()), absl::Minutes(1));
+  }
+  const auto worker = Admin(join).Meet({"digits"});
+  ASSERT_TRUE(worker.ok());
+  EXPECT_EQ(worker->as_operator.code(), StatusCode::kUnauthenticated);
+  EXPECT_EQ(worker->as_worker, absl::OkStatus());
+  for (const std::string& token : {std::string(), std::string("wrong"),
+                                   JoinToken(secret_, "others").value()}) {
+    const auto met = Admin(token).Meet({"digits"});
+    ASSERT_TRUE(met.ok()) << met.status();
+    EXPECT_EQ(met->as_operator.code(), StatusCode::kUnauthenticated);
+    ASSERT_TRUE(met->as_worker.has_value());
+    EXPECT_EQ(met->as_worker->code(), StatusCode::kUnauthenticated);
+    EXPECT_EQ(met->version, "");
+    EXPECT_FALSE(met->protocol.has_value());
+    EXPECT_FALSE(met->time.has_value());
+  }
+  EXPECT_TRUE(absl::IsUnavailable(
+      ctl::AdminClient({.addresses = "127.0.0.1:1"}).Meet({}).status()));
 }
 
 TEST_F(TokensTest, NoJoinTokenIsMadeForANameThatNoJobCanHave) {

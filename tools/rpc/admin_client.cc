@@ -4,17 +4,22 @@
 
 #include <chrono>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "base/mutex.h"
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
 #include "lockstep/v1/admin.grpc.pb.h"
+#include "lockstep/v1/session.grpc.pb.h"
 #include "proto/codec.h"
 #include "proto/grpc_credentials.h"
+#include "proto/introduction.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -26,6 +31,20 @@ std::vector<std::string> Split(const std::string& addresses) {
 absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       Printable(status.error_message()));
+}
+
+using Metadata = std::multimap<grpc::string_ref, grpc::string_ref>;
+
+std::string ValueOf(const Metadata& said, const char* key) {
+  const auto found = said.find(key);
+  if (found == said.end()) return "";
+  return {found->second.data(), found->second.size()};
+}
+
+std::optional<int64_t> NumberOf(const Metadata& said, const char* key) {
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(ValueOf(said, key), &number)) return std::nullopt;
+  return number;
 }
 
 template <typename Request>
@@ -65,19 +84,30 @@ class WatchCall {
 struct AdminClient::Stubs {
   absl::StatusOr<std::unique_ptr<proto::ClientCredentials>> credentials;
   std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
-  std::vector<std::unique_ptr<v1::Admin::Stub>> by_address;
+  struct Address {
+    std::unique_ptr<v1::Admin::Stub> admin;
+    std::unique_ptr<v1::Coordinator::Stub> worker;
+  };
+  std::vector<Address> by_address;
   WatchCall watch;
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
+    return TryEach(options, [&](Address& to, auto& context) {
+      return call(*to.admin, context);
+    });
+  }
+
+  template <typename Call>
+  absl::Status TryEach(const AdminClientOptions& options, Call call) {
     if (absl::Status fit = Refresh(options); !fit.ok()) return fit;
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
     for (size_t i = 0; i < by_address.size(); ++i) {
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() +
                            absl::ToChronoMilliseconds(options.deadline));
-      status = call(*by_address[i], context);
+      status = call(by_address[i], context);
       if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
           status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) {
         std::swap(by_address[0], by_address[i]);
@@ -97,8 +127,10 @@ struct AdminClient::Stubs {
     arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
     by_address.clear();
     for (const std::string& address : Split(options.addresses)) {
-      by_address.push_back(v1::Admin::NewStub(
-          grpc::CreateCustomChannel(address, current, arguments)));
+      const auto channel =
+          grpc::CreateCustomChannel(address, current, arguments);
+      by_address.push_back(
+          {v1::Admin::NewStub(channel), v1::Coordinator::NewStub(channel)});
     }
     return absl::OkStatus();
   }
@@ -165,6 +197,43 @@ absl::StatusOr<std::vector<LimitUse>> AdminClient::ListLimits() {
   return limits;
 }
 
+absl::StatusOr<Introduction> AdminClient::Meet(const JobName& job) {
+  const auto request = About<v1::ListLimitsRequest>({}, options_.token);
+  v1::ListLimitsResponse response;
+  Introduction met;
+  met.as_operator = stubs_->Try(options_, [&](auto& stub, auto& context) {
+    const absl::Time begin = absl::Now();
+    const grpc::Status status = stub.ListLimits(&context, request, &response);
+    met.round_trip = absl::Now() - begin;
+    const auto& said = context.GetServerTrailingMetadata();
+    met.version = Printable(ValueOf(said, proto::kVersionKey));
+    met.protocol = NumberOf(said, proto::kProtocolKey);
+    const auto milliseconds = NumberOf(said, proto::kTimeKey);
+    if (milliseconds) met.time = absl::FromUnixMillis(*milliseconds);
+    return status;
+  });
+  if (absl::IsUnavailable(met.as_operator)) return met.as_operator;
+  if (!met.as_operator.ok() && !job.value.empty()) {
+    met.as_worker = AskAsWorker(job);
+  }
+  return met;
+}
+
+// Fetches a plan that no job has: who is admitted is told that.
+absl::Status AdminClient::AskAsWorker(const JobName& job) {
+  auto request = About<v1::FetchPlanRequest>(job, options_.token);
+  request.set_digest("none");
+  const absl::Status asked =
+      stubs_->TryEach(options_, [&](auto& to, auto& context) {
+        v1::PlanChunk chunk;
+        const auto reader = to.worker->FetchPlan(&context, request);
+        while (reader->Read(&chunk)) {
+        }
+        return reader->Finish();
+      });
+  return absl::IsNotFound(asked) ? absl::OkStatus() : asked;
+}
+
 absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
   const auto request = About<v1::DescribeJobRequest>(job, options_.token);
   v1::DescribeJobResponse response;
@@ -186,7 +255,7 @@ absl::Status AdminClient::WatchJob(
       return absl::CancelledError("the watch was cancelled");
     }
     const absl::Cleanup call_ends = [this] { stubs_->watch.Set(nullptr); };
-    const auto reader = stub->WatchJob(&context, request);
+    const auto reader = stub.admin->WatchJob(&context, request);
     v1::WatchJobResponse response;
     bool answered = false;
     while (reader->Read(&response)) {

@@ -8,8 +8,10 @@
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,20 @@ struct AdminClientOptions {
   std::function<void(const std::string&)> on_warning;
 };
 
+// What a coordinator says of itself (proto/introduction.h), and whom it takes
+// the caller for.
+struct Introduction {
+  // Of an operator's call: OK; PermissionDenied for a worker; Unauthenticated
+  // for a token that no operator has, which may be a worker's.
+  absl::Status as_operator;
+  // Of a worker's call about a job, if that was asked for.
+  std::optional<absl::Status> as_worker;
+  std::string version;  // empty: not said
+  std::optional<int64_t> protocol;
+  std::optional<absl::Time> time;  // of its clock
+  absl::Duration round_trip;       // of the call
+};
+
 class AdminClient {
  public:
   explicit AdminClient(const AdminClientOptions& options);
@@ -40,6 +56,9 @@ class AdminClient {
   absl::Status CreateJob(const JobSpec& spec);
   absl::StatusOr<std::vector<JobSummary>> ListJobs();
   absl::StatusOr<std::vector<LimitUse>> ListLimits();
+  // Changes nothing. `job`: empty, or the one whose worker the caller may be.
+  // Unavailable if nobody answers.
+  absl::StatusOr<Introduction> Meet(const JobName& job);
   absl::StatusOr<JobView> DescribeJob(const JobName& job);
   // Calls `on_view` for each view until it returns false, or the job is over.
   absl::Status WatchJob(const JobName& job,
@@ -55,6 +74,8 @@ class AdminClient {
                               const protocol::Evidence& evidence);
 
  private:
+  absl::Status AskAsWorker(const JobName& job);
+
   struct Stubs;
   const AdminClientOptions options_;
   std::unique_ptr<Stubs> stubs_;
