@@ -165,6 +165,7 @@ CertificateFacts FactsOf(const X509& certificate) {
   return {.common_name = names.empty() ? "" : Printable(names.back()),
           .units = Entries(subject, NID_organizationalUnitName),
           .hosts = HostsOf(certificate),
+          .from = TimeOf(X509_get0_notBefore(&certificate)),
           .until = TimeOf(X509_get0_notAfter(&certificate))};
 }
 

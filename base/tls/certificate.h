@@ -51,7 +51,8 @@ struct CertificateFacts {
   std::string common_name;         // printable
   std::vector<std::string> units;  // organisational
   std::vector<std::string> hosts;  // names and addresses that it is valid for
-  absl::Time until;                // the end of its validity
+  absl::Time from;                 // the beginning of its validity
+  absl::Time until;                // and its end
 
   bool IsOperator() const;
   // "of alice", or "without a common name".

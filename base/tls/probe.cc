@@ -136,11 +136,13 @@ absl::Status ReadVerdict(SSL* ssl) {
                    ERR_reason_error_string(error)));
 }
 
-absl::Status SpeakTls(int socket, const std::string& host,
-                      const std::string& folder) {
+using Ssl = std::unique_ptr<SSL, FreeSsl>;
+
+// A connection that has not begun its handshake; null if there is no memory.
+Ssl MakeSsl(int socket, const std::string& host, const std::string& folder) {
   const std::unique_ptr<SSL_CTX, FreeContext> context(
       SSL_CTX_new(TLS_client_method()));
-  if (context == nullptr) return absl::OkStatus();
+  if (context == nullptr) return nullptr;
   if (!folder.empty()) {
     const TlsFiles files = FilesIn(folder);
     SSL_CTX_use_certificate_chain_file(context.get(),
@@ -148,12 +150,19 @@ absl::Status SpeakTls(int socket, const std::string& host,
     SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(),
                                 SSL_FILETYPE_PEM);
   }
-  const std::unique_ptr<SSL, FreeSsl> ssl(SSL_new(context.get()));
-  if (ssl == nullptr) return absl::OkStatus();
+  Ssl ssl(SSL_new(context.get()));
+  if (ssl == nullptr) return nullptr;
   const unsigned char protocol[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), protocol, sizeof protocol);
   SSL_set_tlsext_host_name(ssl.get(), host.c_str());
   SSL_set_fd(ssl.get(), socket);
+  return ssl;
+}
+
+absl::Status SpeakTls(int socket, const std::string& host,
+                      const std::string& folder) {
+  const Ssl ssl = MakeSsl(socket, host, folder);
+  if (ssl == nullptr) return absl::OkStatus();
   ERR_clear_error();
   const bool shaken = SSL_connect(ssl.get()) == 1;
   const int reason = ERR_GET_REASON(ERR_peek_error());
@@ -195,6 +204,24 @@ absl::Status ProbeTls(absl::Span<const std::string> addresses,
     if (!fault.ok()) return fault;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<CertificateFacts> ShownCertificate(const std::string& address,
+                                                  const std::string& folder) {
+  const absl::Status none =
+      absl::UnavailableError(absl::StrCat(address, " shows no certificate"));
+  const std::optional<HostAndPort> to = Split(address);
+  if (!to) return none;
+  const FileDescriptor socket = ConnectTo(*to, kTimeout);
+  if (!socket.valid()) return none;
+  const Ssl ssl = MakeSsl(socket.get(), to->host, folder);
+  if (ssl == nullptr) return none;
+  // Its result is that of ProbeTls; the certificate has come before.
+  (void)SSL_connect(ssl.get());
+  ERR_clear_error();
+  const std::vector<X509Handle> chain = ChainOf(ssl.get());
+  if (chain.empty()) return none;
+  return FactsOf(*chain.front());
 }
 
 }  // namespace lockstep::tls

@@ -9,7 +9,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/tls/certificate.h"
 
 namespace lockstep::tls {
 
@@ -20,6 +22,12 @@ namespace lockstep::tls {
 // known, as nobody listens.
 absl::Status ProbeTls(absl::Span<const std::string> addresses,
                       const std::string& folder);
+
+// The certificate that the server at HOST:PORT shows a client with `folder`,
+// whether it is accepted or not. Unavailable if it shows none: nobody listens,
+// or it speaks plaintext.
+absl::StatusOr<CertificateFacts> ShownCertificate(const std::string& address,
+                                                  const std::string& folder);
 
 }  // namespace lockstep::tls
 

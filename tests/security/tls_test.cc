@@ -107,6 +107,26 @@ TEST_F(TlsTest, AWorkersCertificateJoinsAndOperatesNothing) {
   EXPECT_NE(worker.AwaitPlan(), "");
 }
 
+TEST_F(TlsTest, ItsCertificateIsShownToThoseWhomItRefusesToo) {
+  const TestFolder none;
+  for (const std::string& folder :
+       {made_.operator_.folder, none.path(), std::string()}) {
+    const auto shown = tls::ShownCertificate(daemon_.address(), folder);
+    ASSERT_TRUE(shown.ok()) << shown.status();
+    const auto own = tls::CheckTlsFolder(made_.coordinator.folder, absl::Now());
+    ASSERT_TRUE(own.ok()) << own.status();
+    EXPECT_EQ(shown->hosts, own->hosts);
+    EXPECT_EQ(shown->until, own->until);
+    EXPECT_LT(shown->from, absl::Now());
+  }
+  const InProcessDaemon plaintext;
+  for (const std::string& address :
+       {plaintext.address(), std::string("127.0.0.1:1"), std::string("?")}) {
+    EXPECT_TRUE(absl::IsUnavailable(
+        tls::ShownCertificate(address, made_.worker.folder).status()));
+  }
+}
+
 TEST_F(TlsTest, ClientsWithBadCertificatesAreRefusedAndAJobGoesOn) {
   const auto credentials = proto::ClientCredentials::Make(
       made_.worker.folder, {tls::CertificateRole::kWorker});
