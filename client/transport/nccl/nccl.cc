@@ -234,20 +234,11 @@ class NcclTransport final : public Transport {
   const std::shared_ptr<Launcher> launcher_;
 };
 
-constexpr int kOldest = 21800;
-constexpr int kNoRestartFirst = 22803;
-constexpr int kNoRestartLast = 22808;
-
 std::string CudaVersionName(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
 }  // namespace
-
-std::string VersionName(int version) {
-  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".",
-                      version % 100);
-}
 
 absl::Status CheckGpu(CudaApi& cuda) {
   int driver = 0;
@@ -276,24 +267,6 @@ absl::Status CheckGpu(CudaApi& cuda) {
         "CUDA_VISIBLE_DEVICES)");
   }
   return Check(cuda, counted, "GetDeviceCount");
-}
-
-absl::Status CheckVersion(int version) {
-  if (version >= kOldest) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "NCCL ", VersionName(version), " is too old: ", VersionName(kOldest),
-      " or later is needed"));
-}
-
-absl::Status CheckRestart(int version) {
-  if (version < kNoRestartFirst || version > kNoRestartLast) {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "NCCL ", VersionName(version),
-      " cannot connect again in a process that has aborted a communicator: "
-      "start the process anew, or use NCCL ",
-      VersionName(kNoRestartLast + 1)));
 }
 
 std::shared_ptr<Launcher> LauncherOf(const Transport& transport) {

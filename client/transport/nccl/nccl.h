@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/transport/nccl/comm_state.h"
+#include "client/transport/nccl/nccl_version.h"
 #include "client/transport/transport.h"
 
 namespace lockstep::transport::nccl {
@@ -34,16 +35,6 @@ namespace lockstep::transport::nccl {
 // FailedPrecondition unless there is a usable device: no driver, a driver that
 // is too old, or no device.
 absl::Status CheckGpu(CudaApi& cuda);
-
-// FailedPrecondition for releases that lack required functions (before 2.18).
-absl::Status CheckVersion(int version);
-
-// FailedPrecondition for the releases in which communicators cannot be made
-// again in a process that has aborted some: 2.28.3 to 2.28.8.
-absl::Status CheckRestart(int version);
-
-// "2.28.9" for 22809.
-std::string VersionName(int version);
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(const Tables& tables);
 
