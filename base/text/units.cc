@@ -1,11 +1,13 @@
 #include "base/text/units.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace lockstep {
 namespace {
@@ -30,6 +32,15 @@ const ByteUnit* FindUnit(absl::string_view name) {
 }
 
 }  // namespace
+
+std::string RoundedSizeText(uint64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  return unit == 0 ? absl::StrCat(bytes, " B")
+                   : absl::StrFormat("%.1f %s", value, units[unit]);
+}
 
 std::string SizeText(int64_t bytes) {
   for (const ByteUnit& unit : kUnits) {

@@ -19,6 +19,9 @@ namespace lockstep {
 std::string SizeText(int64_t bytes);
 std::optional<int64_t> ParseSize(absl::string_view text);
 
+// For people: "1.2 GiB", "17 B".
+std::string RoundedSizeText(uint64_t bytes);
+
 // "5m", "1m30s", "500ms". ParseDuration is the inverse. A unit (ns, us, ms, s,
 // m, h) is required, except for 0. nullopt for anything else, and for infinite
 // or negative durations.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/text/count.h"
+#include "base/text/units.h"
 #include "base/text/utf8.h"
 #include "tools/ctl/choose_job.h"
 #include "tools/ctl/print.h"
@@ -166,15 +167,6 @@ std::string BucketsTable(const JobView& view) {
   return text;
 }
 
-std::string BytesText(uint64_t bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-  return unit == 0 ? absl::StrCat(bytes, " B")
-                   : absl::StrFormat("%.1f %s", value, units[unit]);
-}
-
 // "12.0 s ago".
 std::string AgoText(absl::Duration ago) {
   return ago == absl::InfiniteDuration() ? "before the coordinator began"
@@ -246,8 +238,9 @@ std::string SavingText(const CheckpointView& checkpoint) {
   if (!checkpoint.saving) return "";
   return absl::StrFormat(
       "saves step %d: %s of %s, %s/s", checkpoint.saving_step,
-      BytesText(checkpoint.bytes_done), BytesText(checkpoint.bytes_total),
-      BytesText(static_cast<uint64_t>(checkpoint.bytes_per_second())));
+      RoundedSizeText(checkpoint.bytes_done),
+      RoundedSizeText(checkpoint.bytes_total),
+      RoundedSizeText(static_cast<uint64_t>(checkpoint.bytes_per_second())));
 }
 
 std::string CommandAsText(const JobName& job, JobCommand command) {
