@@ -1,8 +1,8 @@
 // lockstepctl: operate a coordinator, launch workers on this machine, and work
 // with plans, checkpoints and journals offline.
 //
-// Exit codes: 0 ok, 1 refused, 2 usage, 3 unreachable; `run` returns its
-// workers' code.
+// Exit codes: 0 ok, 1 refused or found wrong, 2 usage, 3 unreachable; `run`
+// returns its workers' code.
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +29,7 @@
 #include "tools/ctl/certs_arguments.h"
 #include "tools/ctl/checkpoint_arguments.h"
 #include "tools/ctl/commands.h"
+#include "tools/ctl/doctor_arguments.h"
 #include "tools/ctl/journal_arguments.h"
 #include "tools/ctl/plan_arguments.h"
 #include "tools/ctl/run_command.h"
@@ -273,6 +274,27 @@ void UsePrivateTls(Arguments* arguments) {
   }
 }
 
+int RunDoctor(const lockstep::ctl::DoctorArguments& doctor,
+              Arguments arguments) {
+  if (absl::Status fit = CheckAddresses(arguments.common.address); !fit.ok()) {
+    return Refuse(fit);
+  }
+  lockstep::ctl::DoctorOptions options = doctor.options();
+  options.assignment.version = LOCKSTEP_VERSION;
+  options.address = arguments.common.address;
+  options.token = TokenFor(arguments);
+  options.token_is_in_file = !arguments.token_file.empty();
+  options.token_source = !arguments.common.token.empty() ? "--token"
+                         : options.token_is_in_file      ? arguments.token_file
+                         : std::getenv("LOCKSTEP_TOKEN") != nullptr
+                             ? "LOCKSTEP_TOKEN"
+                             : "the token of the private coordinator there";
+  arguments.common.token = options.token.value_or("");
+  UsePrivateTls(&arguments);
+  options.tls_folder = arguments.common.tls_folder;
+  return lockstep::ctl::Doctor(options);
+}
+
 // The secret of --worker-token-file, if join tokens can be made of it.
 absl::StatusOr<std::string> WorkersSecret(const Arguments& arguments) {
   if (arguments.common.address.empty()) {
@@ -332,6 +354,9 @@ int Main(int argc, char** argv) {
   const auto describe = AddQuery(line, arguments, "describe",
                                  "Show all there is to see of a job", true);
   AddQuery(line, arguments, "watch", "Follow a job until it is over", true);
+  lockstep::ctl::DoctorArguments doctor(AddCommand(
+      line, "doctor",
+      "Find what would keep this host from training, and how to mend it"));
   const auto forget = AddCommand(line, "delete", "Forget a job that is over");
   forget.Add("JOB", &arguments.job, "Its name, or NAME#1").Required();
   const JobCommands job_commands(line, arguments);
@@ -357,6 +382,7 @@ int Main(int argc, char** argv) {
   if (checkpoint.given()) return checkpoint.Run();
   if (journal.given()) return journal.Run();
   if (certs.given()) return certs.Run();
+  if (doctor.given()) return RunDoctor(doctor, arguments);
   if (join_token.given()) {
     return lockstep::ctl::PrintJoinToken(arguments.job,
                                          arguments.worker_token_file);

@@ -1,14 +1,16 @@
 #include "tools/ctl/run_command.h"
 
+#include <cstdio>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "base/tls/tls_folder.h"
+#include "absl/strings/str_format.h"
 #include "base/user_file.h"
 #include "tools/ctl/ask_for_job.h"
+#include "tools/ctl/doctor_command.h"
 #include "tools/ctl/local_launch.h"
 #include "tools/ctl/run_job.h"
+#include "tools/doctor/report.h"
 
 namespace lockstep::ctl {
 namespace {
@@ -37,9 +39,7 @@ absl::StatusOr<RunJob> ReadJob(const RunOptions& options) {
 absl::Status CheckWorkersTls(const RunOptions& options) {
   const std::string& folder = options.WorkersTls();
   if (options.address.empty() || folder.empty()) return absl::OkStatus();
-  absl::Status fit =
-      tls::ReadTlsFolder(folder, {tls::CertificateRole::kWorker}, absl::Now())
-          .status();
+  absl::Status fit = CheckWorkersFolder(folder);
   if (fit.ok() || !options.worker_tls_folder.empty()) return fit;
   return absl::Status(fit.code(),
                       absl::StrCat(fit.message(),
@@ -62,6 +62,12 @@ int Run(const RunOptions& options) {
   if (!job.ok()) {
     Complain(job.status());
     return 2;
+  }
+  // Only for the log: the workers find out, and say it in their own words.
+  for (const doctor::Finding& finding :
+       FindForLaunch(job->spec, options.workers + options.spares,
+                     options.address.empty() ? "" : options.WorkersTls())) {
+    absl::FPrintF(stderr, "lockstepctl: %s\n", doctor::FindingAsLine(finding));
   }
   return LocalLaunch(options, *job).Run();
 }

@@ -1,0 +1,221 @@
+"""lockstepctl doctor, and the launcher, on machines that lack something.
+
+    doctor_test.py BIN_FOLDER
+
+A machine is this one, with other limits, or with another /dev in a mount namespace.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BIN = Path(sys.argv.pop(1)).resolve()
+PATIENCE = 60
+NOBODY = "127.0.0.1:1"  # a port on which nobody listens
+NO_NCCL = {"LOCKSTEP_NCCL_LIBRARY": "/nonexistent/libnccl.so.2"}
+# A GPU node whose pod has as much shared memory as Docker gives it.
+SMALL_DEV = """
+set -e
+dev=$1; shift
+mount -t tmpfs -o size=1m tmpfs "$dev"
+for file in null urandom zero; do touch "$dev/$file"; mount --bind "/dev/$file" "$dev/$file"; done
+touch "$dev/nvidia0"
+mkdir "$dev/shm"
+mount -t tmpfs -o size=64m tmpfs "$dev/shm"
+mount --rbind "$dev" /dev
+exec "$@"
+"""
+
+
+def can_make_namespaces():
+    return shutil.which("unshare") and subprocess.run(
+        ["unshare", "-Urm", "true"], capture_output=True, check=False).returncode == 0
+
+
+def run(*words, limits=(), **environment):
+    """The outcome of a program, under limits: (resource, value) of each."""
+    def limit():
+        for what, value in limits:
+            resource.setrlimit(what, (value, value))
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return subprocess.run(words, preexec_fn=limit, env={**kept, **environment}, capture_output=True,
+                          text=True, timeout=PATIENCE, check=False)
+
+
+def doctor(*words, **more):
+    """The exit code, and the findings by check: those that are worst."""
+    done = run(BIN / "lockstepctl", "doctor", "--json", *words, **more)
+    report = json.loads(done.stdout)
+    rank = ["skipped", "ok", "warning", "error"].index
+    found = {}
+    for finding in sorted(report["findings"], key=lambda one: rank(one["severity"])):
+        found[finding["check"]] = finding
+    return done.returncode, found
+
+
+class DoctorTest(unittest.TestCase):
+
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def serve(self, *flags):
+        daemon = subprocess.Popen([BIN / "lockstepd", "--listen", "127.0.0.1:0", *flags],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(daemon.communicate)
+        self.addCleanup(daemon.kill)
+        return daemon, daemon.stdout.readline().split()[-1]
+
+    def expect(self, finding, severity, *parts):
+        self.assertEqual(finding["severity"], severity, finding)
+        if severity != "ok":
+            self.assertTrue(finding["why"] and finding["fix"], finding)
+        for part in parts:
+            self.assertIn(part, finding["what"] + finding["fix"])
+
+    def test_a_healthy_machine_is_well(self):
+        journal = f"{self.folder}/journal"
+        _, address = self.serve("--journal", journal)
+        code, found = doctor("--address", address, "--journal", journal)
+        self.assertEqual(code, 0, found)
+        for check in ("memory", "open files", "coordinator", "clock", "journal"):
+            self.expect(found[check], "ok")
+        text = run(BIN / "lockstepctl", "--address", address, "doctor")
+        self.assertEqual(text.returncode, 0)
+        self.assertRegex(text.stdout, rf"(?m)^ok +coordinator +{address} answers: lockstepd ")
+        self.assertRegex(text.stdout.splitlines()[-1], r"^0 errors, \d+ warnings?$")
+
+    def test_an_address_at_which_nobody_answers(self):
+        code, found = doctor("--address", NOBODY)
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", f"nobody answers at {NOBODY}: Connection refused",
+                    "systemctl start lockstepd")
+
+    def test_a_name_that_nobody_has(self):
+        code, found = doctor("--address", "lockstep.invalid:7070")
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", "lockstep.invalid", "getent hosts lockstep.invalid")
+
+    def test_one_of_two_coordinators_is_enough(self):
+        _, address = self.serve()
+        code, found = doctor("--address", f"{NOBODY},{address}")
+        self.assertEqual(code, 0)
+        self.expect(found["coordinator"], "ok")
+
+    def test_what_listens_is_no_coordinator(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(0.1)
+            code, found = doctor("--address", f"127.0.0.1:{server.getsockname()[1]}")
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", "is no coordinator")
+
+    def test_a_coordinator_that_is_stopped_is_an_error(self):
+        daemon, address = self.serve()
+        daemon.send_signal(signal.SIGSTOP)
+        code, found = doctor("--address", address)
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", address)
+
+    def test_a_token_that_others_can_read(self):
+        token = Path(self.folder) / "token"
+        token.write_text("secret\n")
+        token.chmod(0o644)
+        code, found = doctor("--token-file", token)
+        self.assertEqual(code, 1)
+        self.expect(found["token"], "error", "0644", f"chmod 600 {token}")
+
+    def test_a_journal_that_others_can_write(self):
+        os.mkdir(f"{self.folder}/journal")
+        os.chmod(f"{self.folder}/journal", 0o777)
+        code, found = doctor("--journal", f"{self.folder}/journal")
+        self.assertEqual(code, 1)
+        self.expect(found["journal"], "error", "0777", f"chmod 700 {self.folder}/journal")
+
+    def test_etcd_that_nobody_reaches(self):
+        code, found = doctor("--journal", f"etcd://{NOBODY}/test")
+        self.assertEqual(code, 1)
+        self.expect(found["etcd"], "error", NOBODY, "etcdctl")
+
+    def test_a_port_in_use(self):
+        _, address = self.serve()
+        code, found = doctor("--listen", address)
+        self.assertEqual(code, 1)
+        self.expect(found["listen"], "error", "another process", "ss -ltnp")
+
+    def test_few_files(self):
+        code, found = doctor("-n", "8", limits=[(resource.RLIMIT_NOFILE, 40)])
+        self.assertEqual(code, 1)
+        self.expect(found["open files"], "error", "at most 40", "nofile=48")
+        # Not even those that gRPC needs: it is not asked, and nothing aborts.
+        code, found = doctor("--address", self.serve()[1], limits=[(resource.RLIMIT_NOFILE, 9)])
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", "ulimit -n")
+
+    def test_warnings_fail_if_they_are_to(self):
+        core = [(resource.RLIMIT_CORE, 1 << 20)]
+        code, found = doctor("--listen", "127.0.0.1:0", limits=core)
+        self.assertEqual(code, 0, found)
+        self.expect(found["core dumps"], "warning", "ulimit -c 0")
+        self.assertEqual(doctor("--listen", "127.0.0.1:0", "--strict", limits=core)[0], 1)
+
+    def test_a_spec_that_cannot_be_read(self):
+        spec = Path(self.folder) / "job.yaml"
+        spec.write_text("name: j\nretries: 3\n")
+        code, found = doctor("--spec", spec)
+        self.assertEqual(code, 1)
+        self.expect(found["spec"], "error", "retries")
+
+    def test_no_address_and_a_bad_one_are_usage_errors(self):
+        for words in (["--address", "nowhere"], ["--worker-memory", "much"], ["-n", "0"]):
+            self.assertEqual(run(BIN / "lockstepctl", "doctor", *words).returncode, 2, words)
+
+    # --- A pod without what it needs ---
+
+    def spec(self, transport):
+        spec = Path(self.folder) / "job.yaml"
+        spec.write_text(f"name: j\nmesh: {{data: 1}}\ntransport: {transport}\n")
+        return spec
+
+    def in_small_pod(self):
+        if not can_make_namespaces():
+            self.skipTest("namespaces cannot be made here")
+        dev = Path(self.folder) / "dev"
+        dev.mkdir()
+        return ["unshare", "-Urm", "sh", "-c", SMALL_DEV, "sh", dev]
+
+    def test_a_gpu_node_without_nccl_and_without_shared_memory(self):
+        done = run(*self.in_small_pod(), BIN / "lockstepctl", "doctor", "--json", **NO_NCCL)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+        self.expect(found["/dev/shm"], "error", "not enough shared memory: 64.0 MiB is free", "emptyDir", "--shm-size")
+        self.expect(found["nccl"], "error", "1 GPU", NO_NCCL["LOCKSTEP_NCCL_LIBRARY"], "LOCKSTEP_NCCL_LIBRARY=")
+
+    def test_the_launcher_says_so_in_its_log(self):
+        done = run(*self.in_small_pod(), BIN / "lockstepctl", "run", "-n", "1", "-f", self.spec("nccl"), "--", "true",
+                   **NO_NCCL)
+        self.assertRegex(done.stderr, "lockstepctl: error: /dev/shm: not enough shared memory: 64.0 MiB is free .*; fix: ")
+        self.assertRegex(done.stderr, "lockstepctl: error: nccl: .*/nonexistent/libnccl.so.2.*; fix: ")
+        done = run(*self.in_pod_again(), BIN / "lockstepctl", "run", "-n", "1", "-f", self.spec("gloo"), "--", "true")
+        self.assertNotIn("error: ", done.stderr)
+
+    def in_pod_again(self):
+        (Path(self.folder) / "dev").rmdir()
+        return self.in_small_pod()
+
+    def test_the_launcher_says_that_memory_is_short(self):
+        words = (BIN / "lockstepctl", "run", "-n", "1", "--", "true")
+        done = run(*words, limits=[(resource.RLIMIT_FSIZE, 1 << 20)])
+        self.assertRegex(done.stderr, "error: memory: not enough shared memory: 1.0 MiB .*fix: ulimit -f unlimited")
+        done = run(*words)
+        self.assertNotIn("error: ", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,192 @@
+#include "tools/ctl/doctor_command.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "base/join_token.h"
+#include "base/process.h"
+#include "base/secret_file.h"
+#include "base/user_file.h"
+#include "spec/spec_text.h"
+#include "tools/ctl/print.h"
+#include "tools/doctor/checks.h"
+#include "tools/doctor/gather.h"
+#include "tools/doctor/report.h"
+
+namespace lockstep::ctl {
+namespace {
+
+constexpr absl::string_view kEtcd = "etcd://";
+
+bool UsesGpu(const JobSpec& spec) { return spec.transport == "nccl"; }
+
+void ReadSpec(const std::string& file, doctor::Facts* facts) {
+  const auto text = ReadUserFile(file, kHandwrittenBytesMax);
+  if (!text.ok()) {
+    facts->spec = text.status();
+    return;
+  }
+  const auto spec = spec::ParseJobSpec(*text, file);
+  facts->spec = spec.status();
+  if (!spec.ok()) return;
+  facts->assignment.ranks = spec->mesh.WorldSize();
+  facts->assignment.uses_gpu = UsesGpu(*spec);
+  if (facts->assignment.job.empty()) facts->assignment.job = spec->name;
+}
+
+// The file must also do for join tokens.
+doctor::TokenFacts GatherWorkerTokenFile(const std::string& path) {
+  doctor::TokenFacts facts = doctor::GatherTokenFile(path);
+  if (!facts.usable.ok()) return facts;
+  const auto secret = ReadSecretFile(path);
+  if (!secret.ok()) return facts;
+  const absl::Status made = JoinToken(*secret, "job").status();
+  if (!made.ok()) {
+    facts.usable =
+        absl::Status(made.code(), absl::StrCat(path, ": ", made.message()));
+  }
+  return facts;
+}
+
+void GatherSecrets(const DoctorOptions& options, doctor::Facts* facts) {
+  using tls::CertificateRole;
+  if (!options.tls_folder.empty()) {
+    const std::vector<CertificateRole> roles =
+        facts->assignment.serves
+            ? std::vector<CertificateRole>{CertificateRole::kCoordinator}
+            : std::vector<CertificateRole>{CertificateRole::kWorker,
+                                           CertificateRole::kOperator};
+    facts->tls.push_back(
+        doctor::GatherTls(options.tls_folder, roles, facts->now));
+  }
+  if (!options.etcd_tls_folder.empty()) {
+    facts->tls.push_back(
+        doctor::GatherTls(options.etcd_tls_folder, {}, facts->now));
+  }
+  if (options.token_is_in_file) {
+    facts->tokens.push_back(doctor::GatherTokenFile(options.token_source));
+  } else if (!options.token.ok()) {
+    facts->tokens.push_back({.source = options.token_source,
+                             .is_file = false,
+                             .usable = options.token.status(),
+                             .tokens = 0});
+  } else if (!options.token->empty()) {
+    facts->tokens.push_back(
+        doctor::GatherToken(options.token_source, *options.token));
+  }
+  if (!options.worker_token_file.empty()) {
+    facts->tokens.push_back(GatherWorkerTokenFile(options.worker_token_file));
+  }
+}
+
+void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
+  if (options.journal.empty() || options.journal == "memory") return;
+  absl::string_view where = options.journal;
+  if (!absl::ConsumePrefix(&where, kEtcd)) {
+    facts->journal = doctor::GatherJournal(options.journal);
+    return;
+  }
+  where = where.substr(0, where.find('/'));
+  for (const absl::string_view member :
+       absl::StrSplit(where, ',', absl::SkipWhitespace())) {
+    facts->etcd.push_back(doctor::GatherEtcdMember(
+        std::string(absl::StripAsciiWhitespace(member))));
+  }
+}
+
+void GatherCoordinators(const DoctorOptions& options, doctor::Facts* facts) {
+  // With the files of a coordinator there is no client to play.
+  if (facts->assignment.serves) return;
+  for (const absl::string_view address :
+       absl::StrSplit(options.address, ',', absl::SkipWhitespace())) {
+    facts->coordinators.push_back(doctor::GatherCoordinator(
+        std::string(absl::StripAsciiWhitespace(address)),
+        {.token = options.token.value_or(""),
+         .tls_folder = options.tls_folder,
+         .job = facts->assignment.job}));
+  }
+}
+
+doctor::Facts GatherAll(const DoctorOptions& options) {
+  doctor::Facts facts;
+  facts.assignment = options.assignment;
+  facts.assignment.serves = !options.listen.empty();
+  facts.now = absl::Now();
+  if (!options.spec_file.empty()) ReadSpec(options.spec_file, &facts);
+  facts.machine = doctor::GatherMachine();
+  if (!facts.assignment.serves) {
+    facts.gpu = doctor::GatherGpu(facts.assignment.uses_gpu);
+  }
+  facts.host = doctor::GatherHost(HostName());
+  if (!options.host_address.empty()) {
+    facts.host_address = doctor::GatherHostAddress(options.host_address);
+  }
+  if (!options.listen.empty()) {
+    facts.listen = doctor::GatherListen(options.listen);
+  }
+  GatherSecrets(options, &facts);
+  GatherJournals(options, &facts);
+  GatherCoordinators(options, &facts);
+  return facts;
+}
+
+bool IsBad(const doctor::Finding& finding) {
+  return finding.severity >= doctor::Severity::kWarning;
+}
+
+}  // namespace
+
+int Doctor(const DoctorOptions& options) {
+  const doctor::Findings findings = doctor::Diagnose(GatherAll(options));
+  Print(options.json ? doctor::ReportAsJson(findings)
+                     : doctor::ReportAsText(findings));
+  const doctor::Severity bad =
+      options.strict ? doctor::Severity::kWarning : doctor::Severity::kError;
+  const bool is_wrong = std::any_of(
+      findings.begin(), findings.end(),
+      [bad](const doctor::Finding& one) { return one.severity >= bad; });
+  return is_wrong ? 1 : 0;
+}
+
+doctor::Findings FindForLaunch(const JobSpec& spec, int workers,
+                               const std::string& workers_tls_folder) {
+  doctor::Facts facts;
+  facts.assignment = {.workers = workers,
+                      .ranks = spec.mesh.WorldSize(),
+                      .uses_gpu = UsesGpu(spec)};
+  facts.now = absl::Now();
+  facts.machine = doctor::GatherMachine();
+  if (UsesGpu(spec)) facts.gpu = doctor::GatherGpu(true);
+  if (!workers_tls_folder.empty()) {
+    facts.tls.push_back(doctor::GatherTls(
+        workers_tls_folder, {tls::CertificateRole::kWorker}, facts.now));
+  }
+  doctor::Findings findings = doctor::Diagnose(facts);
+  findings.erase(
+      std::remove_if(findings.begin(), findings.end(),
+                     [](const doctor::Finding& one) { return !IsBad(one); }),
+      findings.end());
+  return findings;
+}
+
+absl::Status CheckWorkersFolder(const std::string& tls_folder) {
+  doctor::Facts facts;
+  facts.now = absl::Now();
+  facts.tls = {doctor::GatherTls(tls_folder, {tls::CertificateRole::kWorker},
+                                 facts.now)};
+  const absl::Status& usable = facts.tls.front().usable;
+  if (usable.ok()) return usable;
+  const doctor::Findings findings = doctor::CheckTls(facts);
+  return absl::Status(
+      usable.code(),
+      absl::StrCat(findings.front().what, "; fix: ", findings.front().fix));
+}
+
+}  // namespace lockstep::ctl

@@ -1,0 +1,264 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "protocol/session.h"
+#include "tools/doctor/certificate_age.h"
+#include "tools/doctor/checks.h"
+
+namespace lockstep::doctor {
+namespace {
+
+// Logs of hosts whose clocks differ more cannot be read side by side.
+constexpr absl::Duration kSkewMax = absl::Seconds(2);
+
+bool HasRemoteCoordinator(const Facts& facts) {
+  return std::any_of(
+      facts.coordinators.begin(), facts.coordinators.end(),
+      [](const CoordinatorFacts& one) { return !one.is_loopback; });
+}
+
+// "HOST" and "PORT" of "HOST:PORT".
+std::string HostOf(const std::string& address) {
+  return address.substr(0, address.rfind(':'));
+}
+std::string PortOf(const std::string& address) {
+  return address.substr(address.rfind(':') + 1);
+}
+
+Finding Unreachable(const CoordinatorFacts& one) {
+  constexpr char kWhy[] =
+      "workers wait for it in Session::Join, and fail after 30s";
+  if (!one.resolved.ok()) {
+    return {Severity::kError,
+            absl::StrCat(one.address, ": ", one.resolved.message()), kWhy,
+            absl::StrCat("getent hosts ", Quoted(HostOf(one.address)),
+                         "; in Kubernetes: kubectl get service, and the "
+                         "namespace of the name")};
+  }
+  return {Severity::kError,
+          absl::StrCat("nobody answers at ", one.address, ": ",
+                       one.connected.message()),
+          kWhy,
+          absl::IsDeadlineExceeded(one.connected)
+              ? absl::StrCat("let port ", PortOf(one.address),
+                             " through the firewall, the security group or "
+                             "the NetworkPolicy between the two hosts")
+              : "systemctl start lockstepd there, or correct --address; in "
+                "Kubernetes: kubectl get pods, kubectl get endpoints"};
+}
+
+Finding NotSpokenTo(const CoordinatorFacts& one) {
+  if (!one.tls.ok()) {
+    return {Severity::kError, std::string(one.tls.message()),
+            "no connection can be made",
+            "the same --tls on both sides: folders that one lockstepctl certs "
+            "init made; lockstepctl certs renew CERTS --host NAME for an "
+            "expired one, or for another name"};
+  }
+  return {Severity::kError,
+          absl::StrCat("what listens at ", one.address,
+                       " is no coordinator, or does not serve: ",
+                       one.met.status().message()),
+          "workers wait for it in Session::Join, and fail after 30s",
+          "look at the log of lockstepd there: journalctl -u lockstepd, "
+          "kubectl logs"};
+}
+
+std::string Self(const ctl::Introduction& met) {
+  return met.version.empty() ? "a coordinator of an older release"
+                             : absl::StrCat("lockstepd ", met.version);
+}
+
+// What the token of this client may do there.
+Finding TokenFinding(const CoordinatorFacts& one) {
+  const ctl::Introduction& met = *one.met;
+  const std::string answers =
+      absl::StrCat(one.address, " answers: ", Self(met));
+  const absl::Status& operates = met.as_operator;
+  if (operates.ok()) {
+    return {Severity::kOk, absl::StrCat(answers, "; this is an operator")};
+  }
+  if (met.as_worker && met.as_worker->ok()) {
+    return {Severity::kOk,
+            absl::StrCat(answers, "; this is a worker of the job")};
+  }
+  if (met.as_worker) {
+    return {Severity::kError,
+            absl::StrCat(one.address, ": ", met.as_worker->message()),
+            "workers are refused in Session::Join",
+            "lockstepctl token JOB --worker-token-file FILE, with the file of "
+            "the coordinator, in LOCKSTEP_TOKEN or --token-file"};
+  }
+  if (absl::IsPermissionDenied(operates)) {
+    return {Severity::kOk,
+            absl::StrCat(answers,
+                         "; this is a worker, whose token --job JOB "
+                         "checks")};
+  }
+  return {Severity::kError, absl::StrCat(one.address, ": ", operates.message()),
+          "calls of operators are refused, and of workers unless it is the "
+          "join token of their job",
+          "--job JOB checks it as a join token; else --token-file FILE, "
+          "LOCKSTEP_TOKEN"};
+}
+
+Findings JudgeCoordinator(const CoordinatorFacts& one, const Facts& facts) {
+  Findings findings = {TokenFinding(one)};
+  const ctl::Introduction& met = *one.met;
+  if (met.protocol && *met.protocol != protocol::kVersion) {
+    findings.push_back(
+        {Severity::kError,
+         absl::StrCat(one.address, " is ", Self(met),
+                      " and speaks protocol version ", *met.protocol,
+                      ", this is ", facts.assignment.version, " with version ",
+                      protocol::kVersion),
+         "workers of this release are refused in Session::Join",
+         "install one release on the coordinator and on the workers"});
+  } else if (!met.version.empty() && met.version != facts.assignment.version) {
+    findings.push_back(
+        {Severity::kWarning,
+         absl::StrCat(one.address, " is ", Self(met), ", and this is ",
+                      facts.assignment.version),
+         "releases are tested with their neighbours only",
+         "upgrade the older one (docs/operations.md)"});
+  }
+  if (one.shown &&
+      ExpiresSoon(*one.shown, facts.assignment.expires_within, facts.now)) {
+    findings.push_back(
+        {Severity::kWarning,
+         absl::StrCat("the certificate of the coordinator at ", one.address,
+                      " expires at ", DayText(one.shown->until), ", ",
+                      LeftText(one.shown->until, facts.now)),
+         "after that nobody can connect to it",
+         "on its host: lockstepctl certs renew CERTS, and install the new "
+         "files (docs/operations.md)"});
+  }
+  return findings;
+}
+
+}  // namespace
+
+Findings CheckCoordinators(const Facts& facts) {
+  const bool any_answers =
+      std::any_of(facts.coordinators.begin(), facts.coordinators.end(),
+                  [](const CoordinatorFacts& one) { return one.met.ok(); });
+  if (facts.coordinators.empty()) {
+    return {{Severity::kSkipped, "no --address, and no LOCKSTEP_ADDRESS"}};
+  }
+  Findings findings;
+  for (const CoordinatorFacts& one : facts.coordinators) {
+    if (one.met.ok()) {
+      const Findings judged = JudgeCoordinator(one, facts);
+      findings.insert(findings.end(), judged.begin(), judged.end());
+    } else if (one.resolved.ok() && !one.connected.ok() && any_answers) {
+      findings.push_back(
+          {Severity::kOk,
+           absl::StrCat(one.address,
+                        " does not serve: it waits until it leads, or is "
+                        "down")});
+    } else if (!one.resolved.ok() || !one.connected.ok()) {
+      findings.push_back(Unreachable(one));
+    } else {
+      findings.push_back(NotSpokenTo(one));
+    }
+  }
+  return findings;
+}
+
+Findings CheckClock(const Facts& facts) {
+  Findings findings;
+  for (const CoordinatorFacts& one : facts.coordinators) {
+    if (!one.met.ok() || !one.met->time) continue;
+    const absl::Duration trip = one.met->round_trip;
+    // It was asked half a trip before.
+    const absl::Duration ahead = *one.met->time - (one.asked - trip / 2);
+    if (absl::AbsDuration(ahead) <= kSkewMax + trip) {
+      findings.push_back(
+          {Severity::kOk, absl::StrCat("the clock of ", one.address,
+                                       " agrees with this one")});
+      continue;
+    }
+    findings.push_back(
+        {Severity::kWarning,
+         absl::StrCat("the clock of ", one.address, " is ",
+                      absl::FormatDuration(absl::Trunc(absl::AbsDuration(ahead),
+                                                       absl::Milliseconds(1))),
+                      ahead < absl::ZeroDuration() ? " behind" : " ahead",
+                      " of this one"),
+         "certificates may be taken for expired, or for not valid yet, and "
+         "logs of the two hosts do not fit. Leases and steps do not depend on "
+         "the clocks",
+         "timedatectl set-ntp true, on both hosts"});
+  }
+  return findings;
+}
+
+Findings CheckHostName(const Facts& facts) {
+  if (!facts.host) return {};
+  const HostFacts& host = *facts.host;
+  if (host.loopback.empty() || !HasRemoteCoordinator(facts)) {
+    return {{Severity::kOk, host.name}};
+  }
+  return {{Severity::kWarning,
+           absl::StrCat("/etc/hosts has ", host.loopback,
+                        " for this host's name, ", host.name),
+           "programs that tell others their name or its address, as the Gloo "
+           "of PyTorch does, tell them loopback; so do workers whose "
+           "LOCKSTEP_HOST_ADDRESS is this name",
+           "set LOCKSTEP_HOST_ADDRESS (lockstepctl run --host-address) to an "
+           "address of this host (ip -brief address), or remove the name from "
+           "that line of /etc/hosts"}};
+}
+
+Findings CheckHostAddress(const Facts& facts) {
+  if (!facts.host_address) return {};
+  const HostAddressFacts& own = *facts.host_address;
+  constexpr char kWhy[] =
+      "workers of other hosts cannot connect to those of this one: the epoch "
+      "fails after 30s";
+  constexpr char kFix[] =
+      "ip -brief address lists those of this host; in Kubernetes it is "
+      "status.podIP; without the option lockstepctl run --nodes finds it";
+  if (!own.resolved.ok()) {
+    return {{Severity::kError,
+             absl::StrCat(own.text, ": ", own.resolved.message()), kWhy, kFix}};
+  }
+  if (own.is_loopback && HasRemoteCoordinator(facts)) {
+    return {{Severity::kWarning,
+             absl::StrCat(own.text,
+                          " is loopback, and the coordinator is on another "
+                          "host"),
+             "only workers of this host can connect to those of this host",
+             kFix}};
+  }
+  if (!own.is_here) {
+    return {{Severity::kError,
+             absl::StrCat("no interface of this host has ", own.text), kWhy,
+             kFix}};
+  }
+  return {{Severity::kOk, own.text}};
+}
+
+Findings CheckListen(const Facts& facts) {
+  if (!facts.listen) return {};
+  const ListenFacts& listen = *facts.listen;
+  if (listen.bound.ok()) {
+    return {{Severity::kOk, absl::StrCat(listen.address, " is free")}};
+  }
+  const std::string port = PortOf(listen.address);
+  std::string fix =
+      "use an address of this host (ip -brief address), or 0.0.0.0 for all";
+  if (absl::IsAlreadyExists(listen.bound)) {
+    fix = absl::StrCat("ss -ltnp 'sport = :", port, "' names the process");
+  } else if (absl::IsPermissionDenied(listen.bound)) {
+    fix = "use a port above 1023";
+  }
+  return {{Severity::kError,
+           absl::StrCat("lockstepd cannot listen at ", listen.address, ": ",
+                        listen.bound.message()),
+           "it would end with exit code 1", std::move(fix)}};
+}
+
+}  // namespace lockstep::doctor

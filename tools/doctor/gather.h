@@ -1,0 +1,56 @@
+// Finds the facts of this machine, of the files and of the coordinators that
+// `lockstepctl doctor` judges.
+//
+// Threads: one. GatherMachine and GatherGpu start no gRPC and no thread, so a
+//          launcher may call them before it forks. Blocks: for a second for
+//          each address to connect to, 3 s for each coordinator to answer.
+// Errors:  none: what fails is a fact.
+
+#ifndef LOCKSTEP_TOOLS_DOCTOR_GATHER_H_
+#define LOCKSTEP_TOOLS_DOCTOR_GATHER_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/tls/certificate.h"
+#include "tools/doctor/facts.h"
+
+namespace lockstep::doctor {
+
+// --- Machine (gather_machine.cc) ---
+// `root` is where /dev, /proc, /sys and /etc are: empty but in tests.
+MachineFacts GatherMachine(const std::string& root = "");
+// NCCL is looked for and loaded if the job uses it, and if that is not known
+// where there is a GPU.
+GpuFacts GatherGpu(std::optional<bool> uses_gpu, const std::string& root = "");
+// `name` as of gethostname.
+HostFacts GatherHost(const std::string& name, const std::string& root = "");
+
+// --- Files (gather_files.cc) ---
+// `roles`: of which the certificate must have one.
+TlsFacts GatherTls(const std::string& folder,
+                   absl::Span<const tls::CertificateRole> roles,
+                   absl::Time now);
+// A file with one token a line.
+TokenFacts GatherTokenFile(const std::string& path);
+// A token of the environment or the command line.
+TokenFacts GatherToken(const std::string& source, const std::string& token);
+JournalFolderFacts GatherJournal(const std::string& folder);
+
+// --- Network (gather_network.cc) ---
+struct CoordinatorAccess {
+  std::string token;
+  std::string tls_folder;  // empty: plaintext
+  std::string job;         // whose worker the token may be
+};
+CoordinatorFacts GatherCoordinator(const std::string& address,
+                                   const CoordinatorAccess& access);
+HostAddressFacts GatherHostAddress(const std::string& text);
+ListenFacts GatherListen(const std::string& address);
+EtcdMember GatherEtcdMember(const std::string& address);
+
+}  // namespace lockstep::doctor
+
+#endif  // LOCKSTEP_TOOLS_DOCTOR_GATHER_H_

@@ -1,0 +1,194 @@
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/file_descriptor.h"
+#include "base/open_files.h"
+#include "base/text/utf8.h"
+#include "base/tls/probe.h"
+#include "proto/grpc_process.h"
+#include "tools/doctor/gather.h"
+
+namespace lockstep::doctor {
+namespace {
+
+constexpr timeval kTimeout = {.tv_sec = 1, .tv_usec = 0};
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(3);
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+struct Resolved {
+  absl::Status status;
+  Addresses addresses{nullptr, &freeaddrinfo};
+};
+
+struct NameAndPort {
+  std::string name;  // without brackets
+  std::string port;
+};
+
+NameAndPort Split(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return {address, ""};
+  std::string name = address.substr(0, colon);
+  // gRPC takes schemes, too: "dns:///host:1".
+  if (const size_t slash = name.rfind('/'); slash != std::string::npos) {
+    name = name.substr(slash + 1);
+  }
+  if (name.size() > 2 && name.front() == '[' && name.back() == ']') {
+    name = name.substr(1, name.size() - 2);
+  }
+  return {name, address.substr(colon + 1)};
+}
+
+Resolved Resolve(const NameAndPort& at, int flags = 0) {
+  Resolved resolved;
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(at.name.empty() ? nullptr : at.name.c_str(),
+                  at.port.empty() ? nullptr : at.port.c_str(), &hints, &found);
+  if (error != 0) {
+    resolved.status = absl::NotFoundError(
+        absl::StrCat("the name ", Printable(at.name),
+                     " has no address: ", gai_strerror(error)));
+    return resolved;
+  }
+  resolved.addresses.reset(found);
+  return resolved;
+}
+
+bool IsLoopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return (ntohl(v4.sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+}
+
+bool IsOnLoopback(const Resolved& resolved) {
+  for (const addrinfo* at = resolved.addresses.get(); at != nullptr;
+       at = at->ai_next) {
+    if (!IsLoopback(*at->ai_addr)) return false;
+  }
+  return resolved.addresses != nullptr;
+}
+
+absl::Status SystemError() {
+  const int error = errno;
+  if (error == EADDRINUSE) {
+    return absl::AlreadyExistsError("another process listens there");
+  }
+  // connect, which has a timeout of sends.
+  if (error == EINPROGRESS || error == EAGAIN || error == ETIMEDOUT) {
+    return absl::DeadlineExceededError("no answer within 1s");
+  }
+  const absl::Status status = absl::ErrnoToStatus(error, "");
+  return absl::Status(status.code(), std::strerror(error));
+}
+
+absl::Status ConnectToAny(const Resolved& resolved) {
+  absl::Status last = absl::UnavailableError("it has no address");
+  for (const addrinfo* at = resolved.addresses.get(); at != nullptr;
+       at = at->ai_next) {
+    const FileDescriptor socket(
+        ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket.valid()) return SystemError();
+    setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout,
+               sizeof kTimeout);
+    if (connect(socket.get(), at->ai_addr, at->ai_addrlen) == 0) {
+      return absl::OkStatus();
+    }
+    last = SystemError();
+  }
+  return last;
+}
+
+absl::Status BindTo(const addrinfo& at) {
+  const FileDescriptor socket(
+      ::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) return SystemError();
+  const int one = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  if (bind(socket.get(), at.ai_addr, at.ai_addrlen) != 0 ||
+      listen(socket.get(), 1) != 0) {
+    return SystemError();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+CoordinatorFacts GatherCoordinator(const std::string& address,
+                                   const CoordinatorAccess& access) {
+  CoordinatorFacts facts;
+  facts.address = address;
+  const Resolved resolved = Resolve(Split(address));
+  facts.resolved = resolved.status;
+  if (!facts.resolved.ok()) return facts;
+  facts.is_loopback = IsOnLoopback(resolved);
+  facts.connected = ConnectToAny(resolved);
+  if (!facts.connected.ok()) return facts;
+  facts.tls = tls::ProbeTls({address}, access.tls_folder);
+  if (const auto shown = tls::ShownCertificate(address, access.tls_folder);
+      shown.ok()) {
+    facts.shown = *shown;
+  }
+  if (!facts.tls.ok()) return facts;
+  // gRPC aborts without them.
+  if (absl::Status files = RequireOpenFiles(proto::kFilesOfGrpc); !files.ok()) {
+    facts.met = files;
+    return facts;
+  }
+  ctl::AdminClient admin({.addresses = address,
+                          .token = access.token,
+                          .tls_folder = access.tls_folder,
+                          .deadline = kAnswerTimeout});
+  facts.met = admin.Meet({access.job});
+  facts.asked = absl::Now();
+  return facts;
+}
+
+HostAddressFacts GatherHostAddress(const std::string& text) {
+  HostAddressFacts facts;
+  facts.text = text;
+  const Resolved resolved = Resolve({text, "0"});
+  facts.resolved = resolved.status;
+  if (!facts.resolved.ok()) return facts;
+  facts.is_loopback = IsOnLoopback(resolved);
+  for (const addrinfo* at = resolved.addresses.get(); at != nullptr;
+       at = at->ai_next) {
+    facts.is_here |= BindTo(*at).ok();
+  }
+  return facts;
+}
+
+ListenFacts GatherListen(const std::string& address) {
+  ListenFacts facts;
+  facts.address = address;
+  const Resolved resolved = Resolve(Split(address), AI_PASSIVE);
+  facts.bound = resolved.status;
+  if (facts.bound.ok()) facts.bound = BindTo(*resolved.addresses);
+  return facts;
+}
+
+EtcdMember GatherEtcdMember(const std::string& address) {
+  const Resolved resolved = Resolve(Split(address));
+  return {.address = address,
+          .connected =
+              resolved.status.ok() ? ConnectToAny(resolved) : resolved.status};
+}
+
+}  // namespace lockstep::doctor
