@@ -216,7 +216,7 @@ absl::StatusOr<CertificateFacts> ShownCertificate(const std::string& address,
   if (!socket.valid()) return none;
   const Ssl ssl = MakeSsl(socket.get(), to->host, folder);
   if (ssl == nullptr) return none;
-  // Its result is that of ProbeTls; the certificate has come before.
+  // ProbeTls says whether it failed; the certificate has come before.
   (void)SSL_connect(ssl.get());
   ERR_clear_error();
   const std::vector<X509Handle> chain = ChainOf(ssl.get());

@@ -8,6 +8,7 @@ The cases of the manifests alone are in kubernetes_test.py.
 
 import json
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -116,8 +117,8 @@ class RehearsalTest(unittest.TestCase):
             PROGRAMS["lockstepd"], container_of(self.cluster.coordinator)["args"], self.folder))
         self.port = daemon.port()
 
-    def start_pod(self, index):
-        pod = Pod(PROGRAMS, self.cluster.workers, index, self.folder, self.port, self.STEPS)
+    def start_pod(self, index, limits=()):
+        pod = Pod(PROGRAMS, self.cluster.workers, index, self.folder, self.port, self.STEPS, limits)
         self.addCleanup(pod.stop)
         return pod
 
@@ -147,6 +148,10 @@ class RehearsalTest(unittest.TestCase):
         self.assertEqual(len(pod.said().splitlines()), 1)
         self.assertIn("retries", pod.said())
         self.assertEqual(json.loads(self.operate("jobs", "--json"))["jobs"], [])
+
+    def test_a_pod_without_enough_shared_memory_says_so_in_its_log(self):
+        pod = self.start_pod(0, limits=[(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))])
+        pod.wait_for(r"error: memory: not enough shared memory: 1.0 MiB is left .*; fix: ")
 
     def test_a_pod_has_enough_memory(self):
         pods = [self.start_pod(index) for index in range(2)]

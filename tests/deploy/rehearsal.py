@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import secrets
 import subprocess
 import tempfile
@@ -90,7 +91,7 @@ def mount_secret(folder, files):
 class Pod:
     """One pod of the workers' Job: its container's command, on this host."""
 
-    def __init__(self, programs, job, index, folder, port, steps):
+    def __init__(self, programs, job, index, folder, port, steps, limits=()):
         container = container_of(job)
         known = {**environment_of(container), "NODE_RANK": str(index), "POD_ADDRESS": "127.0.0.1"}
         line = "\n".join(container["args"])
@@ -105,7 +106,8 @@ class Pod:
         environment = {"PATH": ":".join({str(path.parent) for path in programs.values()}), "TMPDIR": "/nonexistent"}
         self._output = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([programs[container["command"][0]], *line.split("\n")], env=environment,
-                                        stdout=self._output, stderr=subprocess.STDOUT)
+                                        stdout=self._output, stderr=subprocess.STDOUT,
+                                        preexec_fn=lambda: [resource.setrlimit(*limit) for limit in limits])
 
     def said(self):
         self._output.seek(0)

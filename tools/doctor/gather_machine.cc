@@ -52,7 +52,7 @@ SharedFolder ShmIn(const std::string& root) {
           .free_bytes = uint64_t{found.f_bavail} * found.f_frsize};
 }
 
-// Of the control group of version 2, and those above it.
+// The room in the control group of version 2, and in those above it.
 uint64_t TasksLeft(const std::string& root) {
   std::string path = ReadOrEmpty(root + "/proc/self/cgroup");
   const size_t unified = path.find("0::/");

@@ -84,17 +84,17 @@ class WatchCall {
 struct AdminClient::Stubs {
   absl::StatusOr<std::unique_ptr<proto::ClientCredentials>> credentials;
   std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
-  struct Address {
+  struct AddressStubs {
     std::unique_ptr<v1::Admin::Stub> admin;
     std::unique_ptr<v1::Coordinator::Stub> worker;
   };
-  std::vector<Address> by_address;
+  std::vector<AddressStubs> by_address;
   WatchCall watch;
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
-    return TryEach(options, [&](Address& to, auto& context) {
+    return TryEach(options, [&](AddressStubs& to, auto& context) {
       return call(*to.admin, context);
     });
   }

@@ -37,10 +37,10 @@ struct AdminClientOptions {
 // What a coordinator says of itself (proto/introduction.h), and whom it takes
 // the caller for.
 struct Introduction {
-  // Of an operator's call: OK; PermissionDenied for a worker; Unauthenticated
-  // for a token that no operator has, which may be a worker's.
+  // The outcome of an operator's call: OK; PermissionDenied for a worker;
+  // Unauthenticated for a token that no operator has, which may be a worker's.
   absl::Status as_operator;
-  // Of a worker's call about a job, if that was asked for.
+  // The outcome of a worker's call about a job, if that was asked for.
   std::optional<absl::Status> as_worker;
   std::string version;  // empty: not said
   std::optional<int64_t> protocol;
