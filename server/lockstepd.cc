@@ -11,9 +11,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/command_line.h"
@@ -193,6 +195,7 @@ struct Voices {
     log->Info(status);
     LogFailure(manager->Stopping(status));
   }
+  void Alive() const { LogFailure(manager->Alive()); }
 
  private:
   void LogFailure(const absl::Status& told) const {
@@ -256,6 +259,33 @@ bool IsToldToEnd() {
          sigismember(&pending, SIGINT) != 0;
 }
 
+// How often systemd is told that the daemon is alive: its manual wants half of
+// the interval.
+absl::Duration PulseInterval() {
+  return observe::WatchdogInterval(Variable("WATCHDOG_USEC"),
+                                   Variable("WATCHDOG_PID"), getpid()) /
+         4;
+}
+
+// Waits for one of the signals. Meanwhile the loop tells systemd that it runs:
+// one that is stuck would keep its leadership, and do nothing.
+int AwaitSignal(const sigset_t& signals, runtime::CoordinatorLoop* loop,
+                const Voices& voices) {
+  int signal = 0;
+  const absl::Duration interval = PulseInterval();
+  if (interval == absl::InfiniteDuration()) {
+    sigwait(&signals, &signal);
+    return signal;
+  }
+  const timespec pause = absl::ToTimespec(interval);
+  while ((signal = sigtimedwait(&signals, nullptr, &pause)) < 0) {
+    loop->ListLimits([voices](const absl::StatusOr<std::vector<LimitUse>>&) {
+      voices.Alive();
+    });
+  }
+  return signal;
+}
+
 // The listener for probes, if there is to be one. It does not serve yet.
 absl::StatusOr<std::unique_ptr<rpc::HealthListener>> StartHealth(
     const DaemonFlags& flags, const rpc::ServerOptions& options,
@@ -284,7 +314,14 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   if (!health.ok()) return health.status();
   std::atomic<bool> leads{true};
   JournalOptions journal_options = JournalOptionsFrom(flags);
-  journal_options.gives_up = &IsToldToEnd;
+  journal_options.gives_up = [&voices, interval = PulseInterval(),
+                              next = absl::Now()]() mutable {
+    if (absl::Now() >= next) {
+      next = absl::Now() + interval;
+      if (interval != absl::InfiniteDuration()) voices.Alive();
+    }
+    return IsToldToEnd();
+  };
   // Up, though it does not serve: systemd would end a start that takes long.
   journal_options.on_wait = [&](const std::string& why) { voices.Ready(why); };
   journal_options.on_lost = [&](const absl::Status& why) {
@@ -362,8 +399,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   const absl::Status announced = Announce(**server, flags, files, voices);
   if (!announced.ok()) return announced;
 
-  int signal = 0;
-  sigwait(&signals, &signal);
+  const int signal = AwaitSignal(signals, &loop, voices);
   voices.Stopping(
       absl::StrCat("going down: ", !leads ? "another coordinator may lead"
                                    : journal_failed ? "the journal failed"

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_descriptor.h"
 #include "base/text/utf8.h"
@@ -26,15 +27,21 @@ absl::Status Failed(absl::string_view call, const std::string& address) {
 }  // namespace
 
 absl::Status ServiceManager::Ready(absl::string_view status) const {
-  return Send("READY=1", status);
+  return SendWith("READY=1", status);
 }
 
 absl::Status ServiceManager::Stopping(absl::string_view status) const {
-  return Send("STOPPING=1", status);
+  return SendWith("STOPPING=1", status);
 }
 
-absl::Status ServiceManager::Send(absl::string_view state,
-                                  absl::string_view status) const {
+absl::Status ServiceManager::Alive() const { return Send("WATCHDOG=1"); }
+
+absl::Status ServiceManager::SendWith(absl::string_view state,
+                                      absl::string_view status) const {
+  return Send(absl::StrCat(state, "\nSTATUS=", Printable(status)));
+}
+
+absl::Status ServiceManager::Send(const std::string& message) const {
   if (address_.empty()) return absl::OkStatus();
   sockaddr_un to{.sun_family = AF_UNIX, .sun_path = {}};
   const bool fits = (address_[0] == '/' || address_[0] == '@') &&
@@ -50,14 +57,23 @@ absl::Status ServiceManager::Send(absl::string_view state,
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return Failed("socket", address_);
   setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof kTimeout);
-  const std::string message =
-      absl::StrCat(state, "\nSTATUS=", Printable(status));
   const auto length =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
   const ssize_t sent =
       sendto(socket.get(), message.data(), message.size(), MSG_NOSIGNAL,
              reinterpret_cast<const sockaddr*>(&to), length);
   return sent < 0 ? Failed("sendto", address_) : absl::OkStatus();
+}
+
+absl::Duration WatchdogInterval(const std::string& microseconds,
+                                const std::string& pid, pid_t own) {
+  int64_t number = 0;
+  pid_t of = own;
+  if (!absl::SimpleAtoi(microseconds, &number) || number <= 0 ||
+      (!pid.empty() && !absl::SimpleAtoi(pid, &of)) || of != own) {
+    return absl::InfiniteDuration();
+  }
+  return absl::Microseconds(number);
 }
 
 }  // namespace lockstep::observe

@@ -81,6 +81,31 @@ class ServiceTest(unittest.TestCase):
         self.end(daemon)
         self.assertEqual(self.told(manager)["STOPPING"], "1")
 
+    def test_it_says_again_and_again_that_it_is_alive(self):
+        for journal in ("memory", f"etcd://{NOBODY}/test"):
+            with self.subTest(journal):
+                self.address = f"{self.folder}/notify-{journal[:4]}"
+                manager = self.listen_at(self.address)
+                daemon = self.start("--journal", journal, NOTIFY_SOCKET=self.address, WATCHDOG_USEC="200000")
+                for _ in range(4):
+                    while "WATCHDOG" not in (told := self.told(manager)):
+                        self.assertIn("READY", told)
+                # One that is stuck does not.
+                daemon.send_signal(signal.SIGSTOP)
+                manager.settimeout(0.5)
+                with self.assertRaises(TimeoutError):
+                    while True:
+                        self.told(manager)
+                daemon.send_signal(signal.SIGCONT)
+                self.end(daemon)
+
+    def test_the_watchdog_of_another_process_is_not_fed(self):
+        manager = self.manager()
+        self.start(NOTIFY_SOCKET=self.address, WATCHDOG_USEC="4000", WATCHDOG_PID="1")
+        self.assertEqual(self.told(manager)["READY"], "1")
+        manager.settimeout(0.2)
+        self.assertRaises(TimeoutError, manager.recv, 1)
+
     def test_one_that_cannot_serve_is_never_ready(self):
         manager = self.manager()
         taken = self.enterContext(socket.create_server(("127.0.0.1", 0)))

@@ -27,6 +27,7 @@ WANTED = {
     ("Unit", "StartLimitIntervalSec"): r"\d+",
     ("Unit", "StartLimitBurst"): r"\d+",
     ("Service", "Type"): r"notify",
+    ("Service", "WatchdogSec"): r"60",
     ("Service", "Restart"): r"on-failure",
     ("Service", "RestartSec"): r"1",
     ("Service", "RestartPreventExitStatus"): r"2",
