@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/command_line.h"
 #include "client/session/identity.h"
 #include "examples/digits/dataset.h"
@@ -48,6 +50,7 @@ struct WorkerFlags {
   std::string sync;  // empty: the value in the job's spec
   std::string device = "cpu";
   bool audit = false;
+  int64_t pause_ms = 0;
   SaveOptions save;
 };
 
@@ -96,6 +99,7 @@ absl::Status Train(const WorkerFlags& worker, const JoinOptions& options,
 
   const ProgressReport report(flags.recipe.steps, flags.machine_progress);
   const auto show = [&](int64_t step, double loss) {
+    absl::SleepFor(absl::Milliseconds(worker.pause_ms));
     // Worker 0's share of the loss, scaled as if all shares were equal.
     if ((*session)->rank() != 0) return;
     report.Passed(step, loss * (*session)->world_size());
@@ -216,6 +220,10 @@ int Main(int argc, char** argv) {
   line.AddFlag("--audit", &flags.audit,
                "compute each step's gradients of all workers, too, and fail if "
                "those that travelled as halves differ by more than rounding");
+  line.Add("--pause_ms", &flags.pause_ms,
+           "sleep for so many milliseconds after each step, to train for as "
+           "long as something else takes")
+      .Between(0, 60'000);
   Declare(line, flags.save);
   if (const std::optional<int> code = line.Parse(argc, argv)) return *code;
   const absl::Status status = Run(flags);

@@ -198,6 +198,7 @@ RULES = [
      "tests/client/checkpoint/python/demo_state_test.py"),
     (r"\./run demo --kill-worker ", CommandsTest.is_run_elsewhere,
      "the tests demo_kill_worker and demo_kill_worker_negotiated"),
+    (r"\./run demo --ha$", CommandsTest.is_run_elsewhere, "the test demo_ha"),
     (r"\./run demo( |$)", CommandsTest.trains_a_little, "runs, with fewer steps"),
     (r"\./run test [a-z-]+$", CommandsTest.names_a_label, "minutes"),
     (r"\./run bench [a-z-]+$", CommandsTest.names_a_bench, "minutes"),

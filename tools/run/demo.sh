@@ -8,7 +8,7 @@ usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
                   [--state DIR [--save-every N] [--kill-all | --resume]]
                   [--kill-worker R [--no-replacement | --late-replacement]]
-                  [--kill-coordinator] [--at-step N] [--tls]
+                  [--kill-coordinator | --ha [--etcd PROGRAM]] [--at-step N] [--tls]
 
 Starts a coordinator and the workers (4), trains the digits example in step, trains the
 same model in one process on the same samples, and compares the two. The last line is
@@ -40,6 +40,10 @@ Where --device cuda finds no GPU it says why and exits with 77.
                 job shrinks, and grows
   --kill-coordinator  kill the coordinator after --at-step N steps, and start it again with its
                 journal: the training goes on meanwhile
+  --ha          three coordinators with their journal in etcd, which this fetches and unpacks: the one
+                that leads is killed after --at-step N steps, the next one when all workers have
+                resumed there; the training, which is slowed down to 10 s, goes on meanwhile
+  --etcd PROGRAM   the etcd to start instead
   --tls         encrypt and authenticate what the coordinator and the workers tell each other
   --resume      go on from the newest checkpoint in DIR; compares also with the training that
                 was not interrupted: bit for bit, on another number of workers with --leaves
@@ -51,9 +55,9 @@ TXT
 
 # The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
-  --wire-dtype --leaves --state --save-every --at-step --kill-worker)
+  --wire-dtype --leaves --state --save-every --at-step --kill-worker --etcd)
 readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all --kill-coordinator
-  --no-replacement --late-replacement --tls)
+  --no-replacement --late-replacement --ha --tls)
 
 run_demo() {
   local preset="${LOCKSTEP_PRESET:-user}"
@@ -64,7 +68,20 @@ run_demo() {
   # lockstepctl is needed only if the job keeps running.
   ! is_one_of --hold "$@" || targets+=(lockstepctl)
   compile "$preset" "${targets[@]}"
-  exec "build/$preset/bin/lockstep-demo" "$@"
+  local etcd=()
+  if is_one_of --ha "$@" && ! names_etcd "$@"; then
+    unpack etcd-server etcd
+    etcd=(--etcd "$(unpacked etcd)")
+  fi
+  exec "build/$preset/bin/lockstep-demo" "$@" "${etcd[@]}"
+}
+
+names_etcd() {
+  local word
+  for word in "$@"; do
+    [[ "${word%%=*}" != --etcd ]] || return 0
+  done
+  return 1
 }
 
 # Checked before the build, which takes minutes; the program checks the values.

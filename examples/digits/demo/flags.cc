@@ -108,10 +108,21 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
                "steps without it: the job shrinks, and grows")
       .Needs(kill_worker)
       .Excludes(no_replacement);
-  line.AddFlag("--kill-coordinator", &flags->kill_coordinator,
-               "kill the coordinator in the middle, and start it again with "
-               "its journal")
-      .Excludes(kill_all);
+  const CommandLineOption kill_coordinator =
+      line.AddFlag("--kill-coordinator", &flags->kill_coordinator,
+                   "kill the coordinator in the middle, and start it again "
+                   "with its journal")
+          .Excludes(kill_all);
+  const CommandLineOption ha =
+      line.AddFlag("--ha", &flags->ha,
+                   "three coordinators with their journal in etcd: the one "
+                   "that leads is killed twice in the middle")
+          .Excludes(kill_all)
+          .Excludes(kill_worker)
+          .Excludes(kill_coordinator);
+  line.Add("--etcd", &flags->etcd, "the program etcd, for --ha")
+      .Needs(ha)
+      .ShowDefault();
   line.Add("--at-step", &flags->at_step,
            "steps that are done when something is killed (default 20)")
       .Positive();
@@ -143,6 +154,21 @@ absl::Status ContradictionOfState(const Flags& flags) {
         "--resume compares with a whole training: it goes without --hold");
   }
   if (flags.kill_all && flags.at_step >= flags.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--at-step %d: the training has only %d steps",
+                        flags.at_step, flags.steps));
+  }
+  return absl::OkStatus();
+}
+
+// The same for several coordinators.
+absl::Status ContradictionOfHa(const Flags& flags) {
+  if (!flags.ha) return absl::OkStatus();
+  if (flags.on_gpus() || flags.has_stages() || flags.hold) {
+    return absl::InvalidArgumentError(
+        "--ha wants --device cpu, a mesh of data, and no --hold");
+  }
+  if (flags.at_step >= flags.steps) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--at-step %d: the training has only %d steps",
                         flags.at_step, flags.steps));
@@ -206,6 +232,7 @@ absl::Status Contradiction(const Flags& flags) {
   if (absl::Status good = ContradictionOfRecovery(flags); !good.ok()) {
     return good;
   }
+  if (absl::Status good = ContradictionOfHa(flags); !good.ok()) return good;
   return ContradictionOfState(flags);
 }
 
@@ -271,11 +298,11 @@ std::optional<int> ReadFlags(int argc, char** argv, Flags* flags) {
   }
   if (flags->at_step == 0) {
     flags->at_step = kAtStep;
-  } else if (!flags->kill_all && !flags->recovers()) {
-    return Complain(absl::InvalidArgumentError(
-                        "--at-step wants --kill-all, --kill-worker or "
-                        "--kill-coordinator"),
-                    2);
+  } else if (!flags->kill_all && !flags->recovers() && !flags->ha) {
+    return Complain(
+        absl::InvalidArgumentError("--at-step wants --kill-all, --kill-worker, "
+                                   "--kill-coordinator or --ha"),
+        2);
   }
   if (absl::Status good = Contradiction(*flags); !good.ok()) {
     return Complain(good, 2);

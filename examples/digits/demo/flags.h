@@ -40,7 +40,10 @@ struct Flags {
   // The killed worker is not replaced, or some steps later: the job shrinks.
   bool no_replacement = false;
   bool late_replacement = false;
-  int64_t at_step = 0;  // with one of the last three
+  // Three coordinators with a journal in etcd; the leader is killed twice.
+  bool ha = false;
+  std::string etcd = "etcd";  // the program
+  int64_t at_step = 0;        // with one of the last five
 
   bool recovers() const { return kill_worker >= 0 || kill_coordinator; }
   bool shrinks() const { return no_replacement || late_replacement; }

@@ -44,9 +44,9 @@ std::string JobFiles::OfWorker(int worker) const {
   return File(WorkerName(worker));
 }
 
-absl::Status JobFiles::MakeCertificates() const {
+absl::Status JobFiles::MakeCertificates(const std::string& host) const {
   return certs::InitCertificates(File("certs"),
-                                 {.hosts = {"127.0.0.1"}, .now = absl::Now()});
+                                 {.hosts = {host}, .now = absl::Now()});
 }
 
 std::string JobFiles::CoordinatorTls() const {
@@ -55,6 +55,19 @@ std::string JobFiles::CoordinatorTls() const {
 
 std::string JobFiles::WorkerTls() const {
   return absl::StrCat(File("certs"), "/", certs::kWorkerFolder);
+}
+
+absl::Status JobFiles::MakeEtcdCertificates(const std::string& host) const {
+  return certs::InitCertificates(File("etcd-certs"),
+                                 {.hosts = {host}, .now = absl::Now()});
+}
+
+std::string JobFiles::EtcdServerTls() const {
+  return absl::StrCat(File("etcd-certs"), "/", certs::kCoordinatorFolder);
+}
+
+std::string JobFiles::EtcdClientTls() const {
+  return absl::StrCat(File("etcd-certs"), "/", certs::kWorkerFolder);
 }
 
 absl::Status JobFiles::WriteSpec(const Flags& flags) const {

@@ -1,5 +1,6 @@
 // The files of the demonstration: the spec of its job, the weights of each
-// process, the coordinator's journal and the certificates.
+// process, the coordinator's journal, the certificates and, with --ha, etcd's
+// files.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEMO_JOB_FILES_H_
@@ -29,10 +30,20 @@ class JobFiles {
   // The coordinator's journal: a folder.
   std::string Journal() const { return File("journal"); }
 
-  // Makes an authority, and a TLS folder for each side.
-  absl::Status MakeCertificates() const;
+  // Makes an authority, and a TLS folder for each side. `host`: the address of
+  // the coordinator.
+  absl::Status MakeCertificates(const std::string& host = "127.0.0.1") const;
   std::string CoordinatorTls() const;
   std::string WorkerTls() const;
+
+  // With --ha: the coordinators' tokens, etcd's data, and certificates of
+  // another authority, for etcd at `host` and its clients.
+  std::string OperatorToken() const { return File("operator-token"); }
+  std::string WorkerToken() const { return File("worker-token"); }
+  std::string EtcdData() const { return File("etcd"); }
+  absl::Status MakeEtcdCertificates(const std::string& host) const;
+  std::string EtcdServerTls() const;
+  std::string EtcdClientTls() const;
 
  private:
   std::string File(const std::string& name) const {

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "examples/digits/demo/coordinators.h"
 #include "examples/digits/demo/faults.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/supervisor.h"
@@ -18,6 +20,11 @@
 
 namespace lockstep::digits {
 namespace {
+
+// With --ha the training takes longer than two failovers, of 2.5 s each and the
+// slowest of 100 of 2.9 s.
+constexpr int64_t kHaMilliseconds = 10'000;
+constexpr char kJob[] = "digits";
 
 launch::SupervisorOptions ShowOn(Screen& screen) {
   return {
@@ -45,6 +52,12 @@ std::vector<std::string> Training(const Flags& flags,
           "--machine_progress"};
 }
 
+void AddPause(const Flags& flags, std::vector<std::string>* command) {
+  if (!flags.ha) return;
+  const int64_t pause = (kHaMilliseconds + flags.steps - 1) / flags.steps;
+  command->insert(command->end(), {"--pause_ms", absl::StrCat(pause)});
+}
+
 void AddState(const Flags& flags, std::vector<std::string>* command) {
   if (flags.state.empty()) return;
   command->insert(command->end(), {"--state", flags.state, "--save-every",
@@ -60,8 +73,16 @@ void KillAll(const Flags& flags, launch::Supervisor& supervisor) {
   supervisor.Signal("lockstepd", SIGKILL);
 }
 
-absl::StatusOr<launch::LocalDaemon> StartCoordinator(
-    const Flags& flags, const JobFiles& files, launch::Supervisor& supervisor) {
+// What workers know of the coordinator, or of all.
+struct CoordinatorPlace {
+  std::string address;
+  std::string token;
+  std::optional<launch::LocalDaemon> daemon;  // its files, while it runs
+};
+
+absl::StatusOr<CoordinatorPlace> StartOne(const Flags& flags,
+                                          const JobFiles& files,
+                                          launch::Supervisor& supervisor) {
   launch::LocalDaemonOptions options;
   if (flags.kill_coordinator) options.journal = files.Journal();
   if (flags.tls) {
@@ -69,7 +90,17 @@ absl::StatusOr<launch::LocalDaemon> StartCoordinator(
     if (!made.ok()) return made;
     options.tls_folder = files.CoordinatorTls();
   }
-  return launch::StartLocalDaemon(supervisor, options);
+  auto daemon = launch::StartLocalDaemon(supervisor, options);
+  if (!daemon.ok()) return daemon.status();
+  CoordinatorPlace place{daemon->address, daemon->JoinTokenOf(kJob), {}};
+  place.daemon = *std::move(daemon);
+  return place;
+}
+
+absl::StatusOr<CoordinatorPlace> StartSeveral(Coordinators& coordinators) {
+  if (absl::Status s = coordinators.Start(); !s.ok()) return s;
+  return CoordinatorPlace{
+      coordinators.addresses(), coordinators.JoinTokenOf(kJob), {}};
 }
 
 }  // namespace
@@ -79,16 +110,19 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   launch::Supervisor* all = nullptr;
   launch::SupervisorOptions options = ShowOn(screen);
   Faults faults(flags, &all);
+  Coordinators coordinators(flags, files, &all);
   options.on_ending = [&, show = options.on_ending](
                           const std::string& name, pid_t pid,
                           const launch::ProcessExit& ending) {
+    if (flags.ha && coordinators.Ended(name, ending)) return;
     show(name, pid, ending);
     if (flags.recovers()) faults.Ended(name);
   };
   options.on_output = [&](const std::string& name, absl::string_view line) {
     if (flags.recovers() && faults.Take(name, line)) return;
-    screen.Take(name, line);
+    if (!flags.ha || !coordinators.Take(name, line)) screen.Take(name, line);
     if (flags.recovers()) faults.Progress(screen.steps_done());
+    if (flags.ha) coordinators.Progress(screen.steps_done());
     if (!flags.kill_all || killed) return;
     if (screen.steps_done() < flags.at_step) return;
     killed = true;
@@ -96,15 +130,16 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   };
   launch::Supervisor supervisor(std::move(options));
   all = &supervisor;
-  const absl::StatusOr<launch::LocalDaemon> daemon =
-      StartCoordinator(flags, files, supervisor);
-  if (!daemon.ok()) {
-    absl::FPrintF(stderr, "demo: %s\n", std::string(daemon.status().message()));
+  const absl::StatusOr<CoordinatorPlace> place =
+      flags.ha ? StartSeveral(coordinators)
+               : StartOne(flags, files, supervisor);
+  if (!place.ok()) {
+    absl::FPrintF(stderr, "demo: %s\n", std::string(place.status().message()));
     return 1;
   }
-  faults.SetCoordinator(daemon->again);
-  absl::PrintF("coordinator: %s%s\njob: digits\n", daemon->address,
-               flags.tls ? ", with TLS" : "");
+  if (place->daemon) faults.SetCoordinator(place->daemon->again);
+  absl::PrintF("coordinator%s: %s%s\njob: %s\n", flags.ha ? "s" : "",
+               place->address, flags.tls ? ", with TLS" : "", kJob);
   if (absl::Status written = files.WriteSpec(flags); !written.ok()) {
     absl::FPrintF(stderr, "demo: %s\n", std::string(written.message()));
     return 1;
@@ -114,14 +149,15 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
         Training(flags, flags.has_stages() ? "digits_pipe" : "digits");
     command.insert(command.end(), {"--save", files.OfWorker(worker)});
     auto environment = launch::EnvironmentOf(
-        {.address = daemon->address,
-         .job = "digits",
+        {.address = place->address,
+         .job = kJob,
          .worker = WorkerName(worker),
          .world_size = flags.workers,
          .spec_file = files.Spec(),
-         .token = daemon->JoinTokenOf("digits"),
+         .token = place->token,
          .tls_folder = flags.tls ? files.WorkerTls() : ""});
     AddState(flags, &command);
+    AddPause(flags, &command);
     if (flags.halves()) command.push_back("--audit");
     if (flags.without_halos) command.push_back("--no-halo");
     if (flags.on_gpus()) {
@@ -139,8 +175,11 @@ int TrainTogether(const Flags& flags, const JobFiles& files, Screen& screen) {
   }
   const int code = supervisor.Run();
   if (killed) return kExitKilled;
-  const bool good = !flags.recovers() || faults.Report(screen.steps_done());
-  return code == 0 && !good ? 1 : code;
+  if (code != 0) return code;
+  const int64_t steps = screen.steps_done();
+  const bool good = (!flags.recovers() || faults.Report(steps)) &&
+                    (!flags.ha || coordinators.Report(steps));
+  return good ? 0 : 1;
 }
 
 int TrainAlone(const Flags& flags, const JobFiles& files, Screen& screen) {
