@@ -300,6 +300,10 @@ absl::StatusOr<std::unique_ptr<rpc::HealthListener>> StartHealth(
   return health;
 }
 
+absl::Status MayBeFollowed() {
+  return absl::AbortedError("another coordinator may lead now");
+}
+
 // Serves until a signal arrives, the journal fails or another coordinator
 // leads.
 absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
@@ -330,7 +334,8 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
     kill(getpid(), SIGTERM);
   };
   auto opened = OpenJournal(journal_options, log);
-  if (absl::IsCancelled(opened.status()) && leads) {
+  if (!leads) return MayBeFollowed();
+  if (absl::IsCancelled(opened.status())) {
     voices.Stopping("going down: told to end before it led");
     return absl::OkStatus();
   }
@@ -345,6 +350,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                                        &proto::ParseSnapshot};
   const auto replayed =
       runtime::Replay(opened->journal.get(), codec, &coordinator);
+  if (!leads) return MayBeFollowed();
   if (absl::IsDataLoss(replayed.status())) {
     return absl::DataLossError(absl::StrCat(replayed.status().message(), "; ",
                                             AdviceFor(flags.journal)));
@@ -410,7 +416,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   const absl::Duration patience = leads ? kDrainPatience : absl::ZeroDuration();
   (*server)->Shutdown(patience);
   if (*health != nullptr) (*health)->Shutdown(patience);
-  if (!leads) return absl::AbortedError("another coordinator may lead now");
+  if (!leads) return MayBeFollowed();
   return journal_failed ? absl::DataLossError("the journal failed")
                         : absl::OkStatus();
 }

@@ -3,11 +3,13 @@
 #include <atomic>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/thread.h"
+#include "base/tls/probe.h"
 #include "proto/grpc_credentials.h"
 #include "server/etcd/etcd_store.h"
 #include "server/etcd/url.h"
@@ -35,6 +37,20 @@ absl::StatusOr<etcd::Url> UrlOf(const JournalOptions& options) {
       "reach that network could change the journal. Use --etcd_tls DIR, with "
       "ca.crt, tls.crt and tls.key for etcd's clients, or say "
       "--insecure if the network is trusted"));
+}
+
+// Why gRPC cannot connect, if that is a matter of certificates. They are read
+// once, so waiting does not help.
+absl::Status ProbeEtcd(const std::vector<std::string>& members,
+                       const std::string& folder) {
+  return tls::ProbeTls(
+      members, folder,
+      {.name = "etcd",
+       .role = "a server",
+       .if_it_serves_tls = "use --etcd_tls DIR, with ca.crt, tls.crt and "
+                           "tls.key for etcd's clients",
+       .if_it_serves_plaintext =
+           "leave out --etcd_tls, or let etcd serve TLS"});
 }
 
 // Runs `what` on a thread; asks `gives_up` meanwhile, and cancels the client.
@@ -84,6 +100,10 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
                    absl::StrCat("waits: ", trouble.message());
                log->Error(why);
                options.on_wait(why);
+             },
+         .why_not_wait =
+             [members = url->members, folder = options.etcd_tls] {
+               return ProbeEtcd(members, folder);
              },
          .on_lost =
              [lost = options.on_lost,

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "base/file_descriptor.h"
 #include "base/tls/tls_folder.h"
@@ -102,7 +103,8 @@ bool IsFor(X509* certificate, const std::string& host) {
 }
 
 absl::Status CheckServer(const std::vector<X509Handle>& chain,
-                         const std::string& host, const std::string& folder) {
+                         const std::string& host, const std::string& folder,
+                         const ProbedServer& server) {
   const auto roots = Roots(folder);
   if (chain.empty() || !roots.ok()) return absl::OkStatus();
   absl::Status good = CheckChain(chain, *roots, absl::Now());
@@ -111,13 +113,31 @@ absl::Status CheckServer(const std::vector<X509Handle>& chain,
   const CertificateFacts facts = FactsOf(*leaf);
   if (!HasRole(leaf, CertificateRole::kCoordinator)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "its certificate, ", facts.Owner(), ", is not one of a coordinator"));
+        "its certificate, ", facts.Owner(), ", is not one of ", server.role));
   }
   if (IsFor(leaf, host)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "its certificate is for ",
       facts.hosts.empty() ? "no host" : absl::StrJoin(facts.hosts, ", "),
       ", and not for ", host));
+}
+
+// Whether the server answers HTTP/2 without TLS. One that closes connections on
+// which it reads what it does not know says no more by itself, as etcd does.
+bool ServesPlaintext(const HostAndPort& at) {
+  const FileDescriptor socket = ConnectTo(at, kTimeout);
+  if (!socket.valid()) return false;
+  constexpr absl::string_view kPrefaceAndSettings(
+      "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 24 + 9);
+  constexpr char kSettings = 4;
+  if (send(socket.get(), kPrefaceAndSettings.data(), kPrefaceAndSettings.size(),
+           MSG_NOSIGNAL) != static_cast<ssize_t>(kPrefaceAndSettings.size())) {
+    return false;
+  }
+  char frame[9] = {};
+  return recv(socket.get(), frame, sizeof frame, MSG_WAITALL) ==
+             static_cast<ssize_t>(sizeof frame) &&
+         frame[3] == kSettings;
 }
 
 // The server checks the client's certificate after its own part of the
@@ -159,9 +179,9 @@ Ssl MakeSsl(int socket, const std::string& host, const std::string& folder) {
   return ssl;
 }
 
-absl::Status SpeakTls(int socket, const std::string& host,
-                      const std::string& folder) {
-  const Ssl ssl = MakeSsl(socket, host, folder);
+absl::Status SpeakTls(int socket, const HostAndPort& to,
+                      const std::string& folder, const ProbedServer& server) {
+  const Ssl ssl = MakeSsl(socket, to.host, folder);
   if (ssl == nullptr) return absl::OkStatus();
   ERR_clear_error();
   const bool shaken = SSL_connect(ssl.get()) == 1;
@@ -169,38 +189,41 @@ absl::Status SpeakTls(int socket, const std::string& host,
   if (folder.empty()) {
     if (!shaken) return absl::OkStatus();
     return absl::FailedPreconditionError(
-        "it serves TLS, and this client has no certificates: give it a folder "
-        "of lockstepctl certs, by --tls or LOCKSTEP_TLS");
+        absl::StrCat("it serves TLS, and this client has no certificates: ",
+                     server.if_it_serves_tls));
   }
-  if (!shaken && (reason == SSL_R_WRONG_VERSION_NUMBER ||
-                  reason == SSL_R_PACKET_LENGTH_TOO_LONG)) {
+  const bool is_told = reason == SSL_R_WRONG_VERSION_NUMBER ||
+                       reason == SSL_R_PACKET_LENGTH_TOO_LONG;
+  const std::vector<X509Handle> chain = ChainOf(ssl.get());
+  if (!shaken && (is_told || (chain.empty() && ServesPlaintext(to)))) {
     return absl::FailedPreconditionError(
-        "it serves plaintext, and this client wants TLS: start lockstepd with "
-        "--tls, or this client without");
+        absl::StrCat("it serves plaintext, and this client wants TLS: ",
+                     server.if_it_serves_plaintext));
   }
-  const absl::Status server = CheckServer(ChainOf(ssl.get()), host, folder);
-  if (!server.ok()) return server;
+  const absl::Status good = CheckServer(chain, to.host, folder, server);
+  if (!good.ok()) return good;
   return ReadVerdict(ssl.get());
 }
 
-absl::Status ProbeOne(const std::string& address, const std::string& folder) {
+absl::Status ProbeOne(const std::string& address, const std::string& folder,
+                      const ProbedServer& server) {
   const std::optional<HostAndPort> to = Split(address);
   if (!to) return absl::OkStatus();
   const FileDescriptor socket = ConnectTo(*to, kTimeout);
   if (!socket.valid()) return absl::OkStatus();
-  const absl::Status spoken = SpeakTls(socket.get(), to->host, folder);
+  const absl::Status spoken = SpeakTls(socket.get(), *to, folder, server);
   ERR_clear_error();
   if (spoken.ok()) return spoken;
   return absl::FailedPreconditionError(
-      absl::StrCat("coordinator at ", address, ": ", spoken.message()));
+      absl::StrCat(server.name, " at ", address, ": ", spoken.message()));
 }
 
 }  // namespace
 
 absl::Status ProbeTls(absl::Span<const std::string> addresses,
-                      const std::string& folder) {
+                      const std::string& folder, const ProbedServer& server) {
   for (const std::string& address : addresses) {
-    absl::Status fault = ProbeOne(address, folder);
+    absl::Status fault = ProbeOne(address, folder, server);
     if (!fault.ok()) return fault;
   }
   return absl::OkStatus();

@@ -15,13 +15,25 @@
 
 namespace lockstep::tls {
 
+// The words for the server in errors: what it is, what its certificate must be
+// one of, and what to do if only one side speaks TLS.
+struct ProbedServer {
+  std::string name = "coordinator";
+  std::string role = "a coordinator";
+  std::string if_it_serves_tls =
+      "give it a folder of lockstepctl certs, by --tls or LOCKSTEP_TLS";
+  std::string if_it_serves_plaintext =
+      "start lockstepd with --tls, or this client without";
+};
+
 // Connects to each HOST:PORT, and returns the first fault. `folder` has the
 // client's certificates; empty: it speaks plaintext. FailedPrecondition: one
 // side speaks TLS and the other does not, or the certificate of one side is not
 // accepted by the other, and why. OK: nothing is wrong with TLS, or nothing is
 // known, as nobody listens.
 absl::Status ProbeTls(absl::Span<const std::string> addresses,
-                      const std::string& folder);
+                      const std::string& folder,
+                      const ProbedServer& server = {});
 
 // The certificate that the server at HOST:PORT shows a client with `folder`,
 // whether it is accepted or not. Unavailable if it shows none: nobody listens,

@@ -104,7 +104,8 @@ KeyValue Parse(const pb::KeyValue& from) {
   return {.key = from.key(),
           .value = from.value(),
           .created = from.create_revision(),
-          .version = from.version()};
+          .version = from.version(),
+          .lease = from.lease()};
 }
 
 pb::Compare IsCreatedAt(const std::string& key, int64_t revision) {
@@ -147,8 +148,14 @@ void Client::Cancel() {
   for (grpc::ClientContext* context : running_) context->TryCancel();
 }
 
+absl::Status Client::Call(const std::string& what, absl::Duration timeout,
+                          const Attempt& attempt) {
+  return Call(what, timeout, kPatienceWithOne, attempt);
+}
+
 // Tries the members in turn, beginning with the one that answered last.
 absl::Status Client::Call(const std::string& what, absl::Duration timeout,
+                          absl::Duration patience_with_one,
                           const Attempt& attempt) {
   const Deadline deadline(timeout);
   std::vector<std::string> errors(members_.size());
@@ -161,7 +168,7 @@ absl::Status Client::Call(const std::string& what, absl::Duration timeout,
     grpc::ClientContext context;
     const absl::Duration patience =
         members_.size() == 1 ? deadline.Left()
-                             : std::min(deadline.Left(), kPatienceWithOne);
+                             : std::min(deadline.Left(), patience_with_one);
     context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
     // A member without a leader says so at once.
     context.AddMetadata("hasleader", "true");
@@ -291,8 +298,12 @@ absl::StatusOr<absl::Duration> Client::RenewLease(int64_t lease,
   pb::LeaseKeepAliveRequest request;
   request.set_id(lease);
   pb::LeaseKeepAliveResponse response;
-  const absl::Status done =
-      Call("renew", timeout, [&](Member& member, grpc::ClientContext* context) {
+  // Each member is asked before the lease ends, though the others are silent.
+  const absl::Duration patience =
+      timeout / static_cast<int64_t>(members_.size());
+  const absl::Status done = Call(
+      "renew", timeout, patience,
+      [&](Member& member, grpc::ClientContext* context) {
         const auto stream = member.leases->LeaseKeepAlive(context);
         const bool answered = stream->Write(request) && stream->Read(&response);
         if (answered) context->TryCancel();

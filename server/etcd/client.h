@@ -48,6 +48,7 @@ struct KeyValue {
   // made in different transactions have the same.
   int64_t created = 0;
   int64_t version = 0;  // how often it was written since
+  int64_t lease = 0;    // 0: it stays until somebody deletes it
 };
 
 struct Page {
@@ -131,6 +132,8 @@ class Client {
   class Running;
   using Attempt = std::function<grpc::Status(Member&, grpc::ClientContext*)>;
 
+  absl::Status Call(const std::string& what, absl::Duration timeout,
+                    absl::Duration patience_with_one, const Attempt& attempt);
   absl::Status Call(const std::string& what, absl::Duration timeout,
                     const Attempt& attempt);
 

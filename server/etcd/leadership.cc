@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/deadline.h"
+#include "base/text/utf8.h"
 #include "base/thread.h"
 
 namespace lockstep::etcd {
@@ -18,9 +19,38 @@ constexpr absl::Duration kRenewInterval = absl::Milliseconds(500);
 // later moment, so it has given the key to nobody else.
 constexpr absl::Duration kLeadsFor = absl::Milliseconds(1900);
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
-// Also a watch that nothing was heard of for so long is begun again.
-constexpr absl::Duration kWatchFor = absl::Seconds(5);
+// A member that dies silently tells no watch. So the key is read when nothing
+// was heard for so long, which finds one that answers.
+constexpr absl::Duration kWatchFor = absl::Seconds(1);
 constexpr absl::Duration kRetryInterval = absl::Milliseconds(300);
+// Between two questions to why_not_wait.
+constexpr absl::Duration kAskInterval = absl::Seconds(5);
+
+absl::Status NoLease(const std::string& key, const std::string& value) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      key, " in etcd has no lease, and is \"", Printable(value),
+      "\": something else than a coordinator wrote it, so it does not end, and "
+      "no coordinator can lead. Find out what uses the same prefix, and remove "
+      "it: etcdctl del ",
+      key));
+}
+
+// Returns when the key that was `seen` may be gone; Cancelled.
+absl::Status AwaitGone(Client* client, const KeyValue& seen, int64_t revision) {
+  while (true) {
+    const absl::Status heard =
+        client->AwaitDeleted(seen.key, revision, kWatchFor);
+    if (absl::IsCancelled(heard)) return heard;
+    if (!heard.ok()) absl::SleepFor(kRetryInterval);
+    const auto now = client->Read({seen.key, ""}, 1, 0, kCallTimeout);
+    if (absl::IsCancelled(now.status())) return now.status();
+    const bool is_there = now.ok() && !now->keys.empty() &&
+                          now->keys.front().created == seen.created &&
+                          now->keys.front().lease == seen.lease;
+    if (!is_there) return absl::OkStatus();
+    revision = now->revision;
+  }
+}
 
 }  // namespace
 
@@ -45,12 +75,18 @@ absl::StatusOr<Leadership::Attempt> Leadership::TryOnce(
 absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
     Client* client, LeadershipOptions options) {
   std::string leader;
+  std::string foreign;
   bool in_trouble = false;
+  Deadline ask(absl::ZeroDuration());
   while (true) {
     const auto attempt = TryOnce(client, options);
     // A full etcd grants no lease until an operator makes room.
     if (absl::IsUnavailable(attempt.status()) ||
         absl::IsResourceExhausted(attempt.status())) {
+      if (options.why_not_wait && ask.Passed()) {
+        if (absl::Status why = options.why_not_wait(); !why.ok()) return why;
+        ask = Deadline(kAskInterval);
+      }
       if (!in_trouble) options.on_trouble(attempt.status());
       in_trouble = true;
       absl::SleepFor(kRetryInterval);
@@ -71,12 +107,19 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
           client, std::move(options), attempt->lease, attempt->leads,
           {.key = claim.holder.key, .created = claim.holder.created}));
     }
-    if (claim.holder.value != leader) options.on_wait(claim.holder.value);
-    leader = claim.holder.value;
-    const absl::Status ended =
-        client->AwaitDeleted(options.key, claim.revision, kWatchFor);
-    if (absl::IsCancelled(ended)) return ended;
-    if (!ended.ok()) absl::SleepFor(kRetryInterval);
+    if (claim.holder.lease == 0) {
+      if (claim.holder.value != foreign) {
+        options.on_trouble(NoLease(options.key, claim.holder.value));
+      }
+      foreign = claim.holder.value;
+      leader.clear();
+    } else {
+      if (claim.holder.value != leader) options.on_wait(claim.holder.value);
+      leader = claim.holder.value;
+      foreign.clear();
+    }
+    const absl::Status ended = AwaitGone(client, claim.holder, claim.revision);
+    if (!ended.ok()) return ended;
   }
 }
 
@@ -100,14 +143,16 @@ Leadership::~Leadership() {
 
 void Leadership::Renew(Deadline fresh) {
   Deadline leads = fresh;
+  absl::Duration pause;  // none at first: the claim has taken some of the time
   while (true) {
     {
       MutexLock lock(&mutex_);
       if (!stopping_) {
-        changed_.WaitFor(&mutex_, std::min(kRenewInterval, leads.Left()));
+        changed_.WaitFor(&mutex_, std::min(pause, leads.Left()));
       }
       if (stopping_) return;
     }
+    pause = kRenewInterval;
     const Deadline from_now(kLeadsFor);
     const auto left = client_->RenewLease(lease_, leads.Left());
     if (left.ok() && *left > absl::ZeroDuration() && !leads.Passed()) {

@@ -40,9 +40,12 @@ struct LeadershipOptions {
   std::string identity;  // of this coordinator, for people: "host-a:7070"
   // While another one leads: its identity, each time that it changes.
   std::function<void(const std::string&)> on_wait;
-  // While none of etcd's members answers, before this coordinator leads; once
-  // each time.
+  // While none of etcd's members answers, or the key is one that no coordinator
+  // made, before this coordinator leads; once each time.
   std::function<void(const absl::Status&)> on_trouble;
+  // While none of etcd's members answers, now and then: a reason not to wait
+  // for them, which Await returns; or OK. May be empty.
+  std::function<absl::Status()> why_not_wait;
   // Once, if this coordinator does not lead any more, with the reason.
   std::function<void(const absl::Status&)> on_lost;
 };
@@ -50,7 +53,7 @@ struct LeadershipOptions {
 class Leadership {
  public:
   // Waits until this coordinator leads, also for etcd; Cancelled by
-  // Client::Cancel. `client` outlives the result.
+  // Client::Cancel, or the error of why_not_wait. `client` outlives the result.
   static absl::StatusOr<std::unique_ptr<Leadership>> Await(
       Client* client, LeadershipOptions options);
 

@@ -43,6 +43,11 @@ class Candidate {
                                              ++troubles_;
                                              changed_.NotifyAll();
                                            },
+                                       .why_not_wait =
+                                           [this] {
+                                             MutexLock lock(&mutex_);
+                                             return why_not_wait_;
+                                           },
                                        .on_lost =
                                            [this](const absl::Status& why) {
                                              MutexLock lock(&mutex_);
@@ -81,6 +86,10 @@ class Candidate {
     MutexLock lock(&mutex_);
     return troubles_;
   }
+  int Troubles() {
+    MutexLock lock(&mutex_);
+    return troubles_;
+  }
   absl::Status AwaitLost() {
     Await(absl::Seconds(20), [this] { return !lost_.ok(); });
     MutexLock lock(&mutex_);
@@ -94,6 +103,10 @@ class Candidate {
     }
   }
   void Cancel() { client_.Cancel(); }
+  void WaitNoMore(const absl::Status& why) {
+    MutexLock lock(&mutex_);
+    why_not_wait_ = why;
+  }
   absl::Status Write(const std::string& value) {
     MutexLock lock(&mutex_);
     return client_.Commit({.fence = leadership_->fence(),
@@ -124,6 +137,7 @@ class Candidate {
   std::unique_ptr<Leadership> leadership_;
   std::vector<std::string> leaders_;
   int troubles_ = 0;
+  absl::Status why_not_wait_;
   absl::Status lost_;
 };
 
@@ -188,6 +202,31 @@ TEST_F(LeadershipTest, OneThatWaitsGoesOnWhenEtcdDies) {
   EXPECT_EQ(b.AwaitTrouble(), 1);
   etcd_.Start();
   EXPECT_TRUE(b.Leads()) << b.Result();
+}
+
+TEST_F(LeadershipTest, AReasonNotToWaitForEtcdEndsTheWait) {
+  etcd_.Kill();
+  Candidate a(etcd_, "a");
+  const absl::Status why = absl::FailedPreconditionError("wrong certificate");
+  a.WaitNoMore(why);
+  EXPECT_EQ(a.Result(), why);
+  EXPECT_EQ(a.Troubles(), 0) << "the reason is all that is said";
+  etcd_.Start();
+}
+
+TEST_F(LeadershipTest, AKeyWithoutALeaseIsTroubleUntilItIsGone) {
+  Client client({etcd_.address()}, grpc::InsecureChannelCredentials());
+  const auto foreign = client.ClaimKey("cluster/leader", "a note", /*lease=*/0,
+                                       absl::Seconds(10));
+  ASSERT_TRUE(foreign.ok()) << foreign.status();
+  Candidate a(etcd_, "a");
+  EXPECT_EQ(a.AwaitTrouble(), 1);
+  ASSERT_TRUE(client
+                  .Commit({.fence = {"cluster/leader", foreign->holder.created},
+                           .deletes = {{"cluster/leader", ""}}},
+                          absl::Seconds(10))
+                  .ok());
+  EXPECT_TRUE(a.Leads()) << a.Result();
 }
 
 TEST_F(LeadershipTest, OneThatWaitsCanBeCancelled) {

@@ -1,0 +1,255 @@
+"""What goes wrong with etcd: one clear error each, and running jobs go on.
+
+    etcd_trouble_test.py BIN_FOLDER ETCD
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import unittest
+import urllib.error
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "chaos"))
+
+from cluster import Relay  # noqa: E402
+from failover_cluster import HOST, OPTIONS, PATIENCE, REST, Etcd, FailoverCase  # noqa: E402
+
+
+class TlsTest(FailoverCase):
+    """etcd that speaks TLS, and admits clients of its own authority."""
+
+    def start_etcd(self):
+        self.good = self.make_certificates("good", HOST)
+        self.strange = self.make_certificates("strange", HOST)
+        self.elsewhere = self.folder / "elsewhere"  # of the same authority, for another host
+        return Etcd(self.folder, tls=self.good / "coordinator")
+
+    def make_certificates(self, name, host):
+        made = self.folder / name
+        subprocess.run([OPTIONS.bin / "lockstepctl", "certs", "init", made, "--host", host],
+                       check=True, capture_output=True, timeout=PATIENCE)
+        return made
+
+    def assert_refused(self, etcd, tls, *words):
+        """One line, and exit code 1."""
+        flags = ["--etcd_tls", tls] if tls else []
+        daemon = self.start_daemon(port=7003, etcd=etcd.addresses(), flags=flags)
+        self.assertEqual(daemon.process.wait(PATIENCE), 1, daemon.log())
+        self.assertEqual(len(daemon.complaints()), 1, daemon.log())
+        for word in words:
+            self.assertIn(word, daemon.complaints()[0])
+
+    def mix(self, name, **files):
+        """A TLS folder of files of others."""
+        made = self.folder / name
+        made.mkdir(mode=0o700)
+        for file, source in files.items():
+            target = made / file.replace("_", ".")
+            target.write_bytes((source / target.name).read_bytes())
+            target.chmod(0o600)
+        return made
+
+    def test_wrong_certificates_are_said_once_and_a_job_goes_on(self):
+        self.start_pair(flags=["--etcd_tls", self.good / "worker"])
+        self.start_job()
+        worker, strange = self.good / "worker", self.strange / "worker"
+        self.assert_refused(self.etcd, strange, "not signed by the authority", "etcd at")
+        # It knows etcd's authority, and etcd does not know its own.
+        both = self.mix("both", tls_crt=strange, tls_key=strange, ca_crt=strange)
+        (both / "ca.crt").write_bytes((strange / "ca.crt").read_bytes() +
+                                      (worker / "ca.crt").read_bytes())
+        self.assert_refused(self.etcd, both, "it refuses this client's certificate", "etcd at")
+        self.assert_refused(self.etcd, None, "serves TLS", "--etcd_tls")
+        self.assert_refused(self.etcd, self.mix("no-key", tls_crt=worker, ca_crt=worker), "tls.key")
+        plain = Etcd(self.folder, name="plain", port=2479)
+        self.addCleanup(plain.end)
+        self.await_that(lambda: self.answers(plain), "etcd answers")
+        self.assert_refused(plain, worker, "serves plaintext", "--etcd_tls")
+        self.await_progress()
+        self.change_something()
+        self.stop_job()
+
+    def answers(self, etcd):
+        try:
+            return etcd.leader() == 0
+        except (urllib.error.URLError, json.JSONDecodeError):
+            return False
+
+    def test_a_certificate_for_another_host_is_said(self):
+        other = self.make_certificates("other", "etcd.example")
+        etcd = Etcd(self.folder, tls=other / "coordinator", name="other", port=2479)
+        self.addCleanup(etcd.end)
+        self.assert_refused(etcd, other / "worker", "is for", "etcd.example", f"and not for {HOST}")
+
+
+class ThreeMembersTest(FailoverCase):
+    members = 3
+
+    def start_etcd(self):
+        etcd = super().start_etcd()
+        self.etcd = etcd
+        self.await_that(self.has_leader, "etcd has a leader")
+        return etcd
+
+    def has_leader(self):
+        try:
+            return self.etcd.leader() >= 0
+        except (urllib.error.URLError, ValueError, KeyError):
+            return False
+
+    def leader_and_first(self):
+        """The leader of etcd, and the addresses of its members with one that does not lead first."""
+        leader = self.etcd.leader()
+        first = (leader + 1) % 3
+        order = [first, *(member for member in range(3) if member != first)]
+        return leader, first, ",".join(self.etcd.address(member) for member in order)
+
+    def test_members_die_and_the_job_goes_on(self):
+        leader, first, addresses = self.leader_and_first()
+        self.start_pair(addresses, addresses)
+        self.start_job()
+        self.etcd.kill(first)
+        self.await_progress()
+        self.change_something()
+        self.etcd.start(first)
+        self.await_that(self.has_leader, "all members answer")
+        self.etcd.kill(self.etcd.leader())
+        self.await_progress()
+        self.change_something()
+        self.stop_job()
+
+    def test_a_silent_member_delays_no_failover(self):
+        _, first, addresses = self.leader_and_first()
+        daemon, standby = self.start_pair(addresses, addresses)
+        self.etcd.signal(signal.SIGSTOP, first)
+        daemon.process.kill()
+        begin = time.monotonic()
+        self.await_that(standby.leads, "the standby leads")
+        took = time.monotonic() - begin
+        print(f"the standby leads {took:.2f} s after the leader and the member of etcd that both "
+              "asked went silent")
+        self.assertLess(took, 4.5)
+        self.etcd.signal(signal.SIGCONT, first)
+
+    def test_a_leader_keeps_its_lease_though_a_member_is_silent(self):
+        _, first, addresses = self.leader_and_first()
+        leader = self.start_daemon(etcd=addresses)
+        self.await_that(leader.leads, "it leads")
+        self.start_job()
+        self.etcd.signal(signal.SIGSTOP, first)
+        self.await_progress()
+        self.change_something()
+        self.assertIsNone(leader.process.poll(), leader.log())
+        self.etcd.signal(signal.SIGCONT, first)
+        self.stop_job()
+
+
+class NetworkTest(FailoverCase):
+    """Each coordinator asks etcd through a listener of a relay."""
+
+    def setUp(self):
+        super().setUp()
+        self.relay = Relay()
+        self.addCleanup(self.end_relay)
+
+    def end_relay(self):
+        self.relay.end()
+        self.relay.process.stdin.close()
+        self.relay.process.stdout.close()
+
+    def through(self, name):
+        return f"{HOST}:{self.relay.ask('listen', name, HOST, self.etcd.address())}"
+
+    def test_a_leader_that_is_cut_off_from_etcd_ends_and_another_one_leads(self):
+        leader, standby = self.start_pair(self.through("a"), self.through("b"))
+        self.start_job()
+        self.relay.ask("hold", "a")
+        begin = time.monotonic()
+        self.assertEqual(leader.process.wait(PATIENCE), 1)
+        ended = time.monotonic() - begin
+        self.assertEqual(len([line for line in leader.complaints() if " error " in line]), 1)
+        self.assertIn("this coordinator leads no more", leader.complaints()[0])
+        self.await_that(standby.leads, "the standby leads")
+        print(f"the leader ended {ended:.2f} s after it was cut off from etcd, the standby led "
+              f"{time.monotonic() - begin:.2f} s after")
+        self.assertLess(ended, 3)
+        self.await_progress()
+        self.stop_job()
+
+    def test_a_slow_etcd_is_waited_for(self):
+        slow = self.through("a")
+        self.relay.ask("delay", "a", 0.15, 0.2)
+        leader = self.start_daemon(etcd=slow)
+        self.await_that(leader.leads, "it leads")
+        self.start_job()
+        self.change_something()
+        time.sleep(3)  # longer than a lease
+        self.await_progress()
+        self.assertEqual(leader.complaints(), [])
+        self.stop_job()
+
+    def test_an_etcd_that_becomes_too_slow_ends_the_leader_and_not_the_job(self):
+        leader, standby = self.start_pair(self.through("a"), self.through("b"))
+        self.start_job()
+        self.relay.ask("delay", "a", 2, 2.5)
+        self.assertEqual(leader.process.wait(PATIENCE), 1)
+        self.assertIn("could not be renewed in time", leader.complaints()[0])
+        self.await_that(standby.leads, "the standby leads")
+        self.await_progress()
+        self.stop_job()
+
+    def test_an_etcd_that_is_too_slow_at_a_start_is_said_once(self):
+        slow = self.through("a")
+        self.relay.ask("delay", "a", 2, 2.5)
+        daemon = self.start_daemon(etcd=slow)
+        self.await_that(daemon.complaints, "it is said")
+        time.sleep(3)
+        self.assertEqual(len(daemon.complaints()), 1, daemon.log())
+        self.assertIn("no member of etcd answers", daemon.complaints()[0])
+        self.relay.ask("delay", "a", 0, 0)
+        self.await_that(daemon.leads, "it leads")
+
+
+class AbsentTest(FailoverCase):
+    def start_etcd(self):
+        return Etcd(self.folder, members=0)
+
+    def test_an_etcd_that_is_absent_at_a_start_is_said_once(self):
+        daemon = self.start_daemon(etcd=self.etcd.address())
+        self.await_that(daemon.complaints, "it is said")
+        time.sleep(3)
+        self.assertEqual(len(daemon.complaints()), 1, daemon.log())
+        self.assertIn("no member of etcd answers", daemon.complaints()[0])
+        self.assertIn(self.etcd.address(), daemon.complaints()[0])
+        self.etcd.end()
+        self.etcd = Etcd(self.folder)
+        self.addCleanup(self.etcd.end)
+        self.await_that(daemon.leads, "it leads")
+
+
+class ForeignKeyTest(FailoverCase):
+    KEY = "lockstep/test/leader"
+
+    def test_a_leaders_key_that_no_coordinator_wrote_is_said(self):
+        self.await_that(self.put_foreign, "etcd answers")
+        daemon = self.start_daemon()
+        self.await_that(daemon.complaints, "it is said")
+        time.sleep(2.5)
+        self.assertEqual(len(daemon.complaints()), 1, daemon.log())
+        for word in (self.KEY, "has no lease", "an operator's note", "etcdctl del"):
+            self.assertIn(word, daemon.complaints()[0])
+        self.etcd.delete(self.KEY)
+        self.await_that(daemon.leads, "it leads")
+
+    def put_foreign(self):
+        try:
+            return bool(self.etcd.put(self.KEY, "an operator's note"))
+        except urllib.error.URLError:
+            return False
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *REST])
