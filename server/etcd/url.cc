@@ -37,6 +37,20 @@ bool IsName(absl::string_view prefix) {
          !absl::StrContains(prefix, "//");
 }
 
+// What is below a prefix, of etcd_store.h.
+constexpr absl::string_view kOwnNames[] = {"leader", "format", "head", "record",
+                                           "snapshot"};
+
+// The part of the prefix that is called as one of them; empty: none.
+absl::string_view OwnNameIn(absl::string_view prefix) {
+  for (const absl::string_view part : absl::StrSplit(prefix, '/')) {
+    for (const absl::string_view name : kOwnNames) {
+      if (part == name) return name;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<Url> ParseUrl(absl::string_view text) {
@@ -69,6 +83,11 @@ absl::StatusOr<Url> ParseUrl(absl::string_view text) {
   url.prefix = std::string(absl::StripSuffix(parts.second, "/"));
   if (!IsName(url.prefix)) {
     return Refuse(text, "PREFIX has letters, digits and -_./ only");
+  }
+  if (const absl::string_view own = OwnNameIn(url.prefix); !own.empty()) {
+    return Refuse(text, absl::StrCat("a part of PREFIX is \"", own,
+                                     "\", as keys of a journal are called: it "
+                                     "could be in the midst of another one"));
   }
   return url;
 }

@@ -98,7 +98,9 @@ class FailoverTest(FailoverCase):
         for where, words in (("etcd://10.0.0.1:2379/a", "--etcd_tls"),
                              ("etcd://10.0.0.1/a", "is no HOST:PORT"),
                              ("etcd://127.0.0.1:2379", "PREFIX"),
-                             ("etcd://127.0.0.1:2379/a b", "PREFIX")):
+                             ("etcd://127.0.0.1:2379/a b", "PREFIX"),
+                             ("etcd://127.0.0.1:2379/a/snapshot", "is \"snapshot\""),
+                             ("etcd://127.0.0.1:2379/record/a", "is \"record\"")):
             done = subprocess.run([OPTIONS.bin / "lockstepd", "--journal", where],
                                   capture_output=True, text=True, timeout=PATIENCE, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
