@@ -329,11 +329,12 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   // Up, though it does not serve: systemd would end a start that takes long.
   journal_options.on_wait = [&](const std::string& why) { voices.Ready(why); };
   journal_options.on_lost = [&](const absl::Status& why) {
+    if (!leads.exchange(false)) return;
     log->Error(std::string(why.message()));
-    leads = false;
     kill(getpid(), SIGTERM);
   };
   auto opened = OpenJournal(journal_options, log);
+  const bool in_etcd = opened.ok() && opened->leadership != nullptr;
   if (!leads) return MayBeFollowed();
   if (absl::IsCancelled(opened.status())) {
     voices.Stopping("going down: told to end before it led");
@@ -370,6 +371,12 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
       .metrics = &metrics,
       .on_journal_failure =
           [&](const absl::Status& status) {
+            // The fence: `on_lost` may follow, and has nothing to add.
+            if (absl::IsFailedPrecondition(status) && in_etcd) {
+              journal_options.on_lost(absl::AbortedError(absl::StrCat(
+                  "this coordinator leads no more: ", status.message())));
+              return;
+            }
             if (leads) {
               log->Error(
                   absl::StrCat("the journal failed: ", status.message()));

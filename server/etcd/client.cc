@@ -259,6 +259,11 @@ absl::Status Client::Commit(const Transaction& transaction,
   for (const pb::ResponseOp& answer : response.responses()) {
     for (const pb::KeyValue& leader : answer.response_range().kvs()) {
       if (leader.create_revision() != transaction.fence.created) continue;
+      if (leader.lease() == 0) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "something else than a coordinator wrote ", transaction.fence.key,
+            " in etcd, which has no lease now"));
+      }
       // An earlier attempt was carried out, whose answer was lost.
       const bool was_done =
           transaction.turn > 0 && leader.version() == transaction.turn + 1;

@@ -250,6 +250,20 @@ class ForeignKeyTest(FailoverCase):
         except urllib.error.URLError:
             return False
 
+    def test_a_leader_whose_key_is_overwritten_says_that_it_leads_no_more(self):
+        leader, standby = self.start_pair()
+        self.start_job()
+        self.etcd.put(self.KEY, "overwritten")
+        self.await_that(lambda: "has no lease" in standby.log(), "the standby says it")
+        self.ctl("pause", "trained")
+        self.assertEqual(leader.process.wait(PATIENCE), 1)
+        self.assertEqual(len([line for line in leader.complaints() if " error " in line]), 1,
+                         leader.log())
+        self.assertIn("leads no more", leader.complaints()[0])
+        self.etcd.delete(self.KEY)
+        self.await_that(standby.leads, "the standby leads")
+        self.await_progress()
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *REST])
