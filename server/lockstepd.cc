@@ -392,8 +392,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                   "durable");
             } else {
               log->Error(absl::StrCat(
-                  "the journal's disk is full, records wait until there is "
-                  "room: ",
+                  "the journal has no room, records wait until there is some: ",
                   trouble.message()));
             }
           },

@@ -255,6 +255,11 @@ absl::Status Client::Commit(const Transaction& transaction,
       Call("write", timeout, [&](Member& member, grpc::ClientContext* context) {
         return member.keys->Txn(context, request, &response);
       });
+  if (absl::IsResourceExhausted(done)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        done.message(),
+        "; etcd's quota is used up: compact, defragment and disarm its alarm"));
+  }
   if (!done.ok() || response.succeeded()) return done;
   for (const pb::ResponseOp& answer : response.responses()) {
     for (const pb::KeyValue& leader : answer.response_range().kvs()) {

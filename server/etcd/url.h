@@ -3,9 +3,10 @@
 //   etcd://HOST:PORT[,HOST:PORT...]/PREFIX
 //
 // PREFIX is that of all keys, without slashes at its ends. No part of it is
-// called as a key of a journal (etcd_store.h), so journals of different prefixes
-// share no keys, though one prefix is the beginning of another. Coordinators with
-// the same members and prefix are one cluster: one of them leads.
+// called as a key of a journal (etcd_store.h), so journals of different
+// prefixes share no keys, though one prefix is the beginning of another.
+// Coordinators with the same members and prefix are one cluster: one of them
+// leads.
 //
 // Threads: pure functions and values.
 

@@ -17,8 +17,8 @@ absl::Status GoingDown() {
 }
 
 constexpr char kJournalWaits[] =
-    "the journal's disk is full: steps go on, but nothing new is promised, and "
-    "no worker joins or leaves, until there is room: ";
+    "the journal has no room: steps go on, but nothing new is promised, and no "
+    "worker joins or leaves, until there is some: ";
 
 // The job that an event may have changed; nullptr if unknown.
 const JobName* JobOf(const core::Event& event) {
@@ -168,9 +168,9 @@ void CoordinatorLoop::AnswerWithoutRoom() {
     if (reply.status.ok()) {
       reply.status = absl::ResourceExhaustedError(
           absl::StrCat("the coordinator cannot make this durable, because its "
-                       "journal's disk is full. The request waits, and is "
-                       "carried out when there is room, unless the coordinator "
-                       "ends before: ",
+                       "journal has no room. The request waits, and is carried "
+                       "out when there is some, unless the coordinator ends "
+                       "before: ",
                        journal_trouble_));
     }
     Deliver(reply);

@@ -127,7 +127,7 @@ def disk_full(cluster, dice, outcome):
                                check=False)
         if asked.returncode != 1 or "cannot make this durable" not in asked.stderr:
             raise Violation(f"a promise without a record: {asked.stdout}{asked.stderr}")
-        warned = lambda: any("disk is full" in text for text in cluster.job().get("warnings", []))
+        warned = lambda: any("journal has no room" in text for text in cluster.job().get("warnings", []))
         cluster.await_that(warned, "the alarm of a full disk", 30)
         cluster.sleep(dice.uniform(0.1, 1))
         fill.unlink()

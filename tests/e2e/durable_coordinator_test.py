@@ -357,9 +357,9 @@ class JournalTest(DurableTest):
         for _ in range(2):
             said = self.ctl("pause", "trouble")
             self.assertEqual(said.returncode, 1, said.stderr)
-            self.assertIn("cannot make this durable, because its journal's disk is full", said.stderr)
+            self.assertIn("cannot make this durable, because its journal has no room", said.stderr)
         self.assertIn("other", self.ctl("pause", "other").stderr)  # refused, as always
-        warned = lambda: any("disk is full" in w for w in self.job().get("warnings", []))
+        warned = lambda: any("journal has no room" in w for w in self.job().get("warnings", []))
         self.await_that(warned, "the alarm")
         self.await_steps()
         seen.unlink()
@@ -371,7 +371,7 @@ class JournalTest(DurableTest):
         self.expect_that_workers_succeed()
         self.daemon.send_signal(signal.SIGTERM)
         said = self.daemon.communicate()[1]
-        self.assertIn("the journal's disk is full", said)
+        self.assertIn("the journal has no room", said)
         self.assertIn("has room again", said)
 
 

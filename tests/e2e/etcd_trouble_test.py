@@ -3,6 +3,7 @@
     etcd_trouble_test.py BIN_FOLDER ETCD
 """
 
+import base64
 import json
 import signal
 import subprocess
@@ -228,6 +229,48 @@ class AbsentTest(FailoverCase):
         self.etcd = Etcd(self.folder)
         self.addCleanup(self.etcd.end)
         self.await_that(daemon.leads, "it leads")
+
+
+class FullTest(FailoverCase):
+    etcd_flags = ("--quota-backend-bytes=4194304",)
+
+    def fill(self):
+        big = "x" * (1 << 20)
+        for number in range(8):
+            try:
+                self.etcd.put(f"filler/{number}", big)
+            except urllib.error.HTTPError:
+                return
+        self.fail("etcd takes more than its quota")
+
+    def make_room(self):
+        """As docs/high-availability.md says."""
+        gone = self.etcd.ask("kv/deleterange", key=base64.b64encode(b"filler/").decode(),
+                             range_end=base64.b64encode(b"filler0").decode())
+        self.etcd.ask("kv/compaction", revision=gone["header"]["revision"])
+        self.etcd.ask("maintenance/defragment")
+        alarm = self.etcd.ask("maintenance/alarm", action="GET")["alarms"][0]
+        self.etcd.ask("maintenance/alarm", action="DEACTIVATE", alarm=alarm["alarm"],
+                      memberID=alarm["memberID"])
+
+    def test_a_full_etcd_is_said_and_the_job_goes_on(self):
+        leader, _ = self.start_pair()
+        self.start_job()
+        self.fill()
+        paused = self.ctl("pause", "trained")
+        self.assertEqual(paused.returncode, 1, paused.stdout)
+        self.assertIn("has no room", paused.stderr)
+        described = self.ctl("describe", "trained").stdout
+        self.assertIn("has no room", described)
+        self.assertEqual(len(leader.complaints()), 1, leader.log())
+        self.assertIn("etcd", leader.complaints()[0])
+        self.assertIn("space", leader.complaints()[0])
+        self.assertIsNone(leader.process.poll())
+        self.make_room()
+        self.await_that(lambda: "has room again" in leader.log(), "it has room")
+        self.assertEqual(self.ctl("resume", "trained").returncode, 0)
+        self.await_progress()
+        self.stop_job()
 
 
 class ForeignKeyTest(FailoverCase):
