@@ -73,8 +73,8 @@ struct Fence {
 };
 
 // etcd takes at most 128 operations, and 1.5 MiB, in one transaction. One is
-// for Transaction::turn.
-inline constexpr size_t kOperationsMax = 127;
+// for Transaction::turn, one for the store's head.
+inline constexpr size_t kOperationsMax = 126;
 
 struct Transaction {
   Fence fence;

@@ -24,6 +24,12 @@ constexpr absl::Duration kReadTimeout = absl::Seconds(10);
 
 std::string Padded(uint64_t number) { return absl::StrFormat("%020d", number); }
 
+// The chain's end, as the mark of a journal on a disk.
+std::string HeadBytes(const Chain& end) {
+  return journal::Encode(
+      {.number = end.last_number(), .predecessor = end.last_hash()});
+}
+
 std::string ChunkKey(const std::string& key, size_t chunk) {
   return absl::StrFormat("%s/%04d", key, chunk);
 }
@@ -66,6 +72,9 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
   if (!recovered.ok()) return Damaged(recovered.status());
   stored.records = std::move(recovered->payloads);
   stored.chain = recovered->chain;
+  const absl::Status head = CheckHead(stored, records);
+  if (absl::IsDataLoss(head)) return Damaged(head);
+  if (!head.ok()) return head;
   if (!stored.records.empty()) {
     const auto& [key, frame] = (*frames)[stored.records.size() - 1];
     last_ = ChunkKey(key, (frame.size() - 1) / kChunkBytesMax);
@@ -94,12 +103,53 @@ absl::StatusOr<StoredJournal> EtcdStore::Damaged(absl::Status damage) {
 absl::Status EtcdStore::CheckFormat() {
   const auto page = client_->Read({KeyOf("format"), ""}, 1, 0, kReadTimeout);
   if (!page.ok()) return page.status();
-  if (page->keys.empty()) return Commit({}, {{KeyOf("format"), kFormat}});
+  if (page->keys.empty()) {
+    return Commit(
+        {}, {{KeyOf("format"), kFormat}, {KeyOf("head"), HeadBytes(Chain())}});
+  }
   const std::string& format = page->keys.front().value;
   if (format == kFormat) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the journal in etcd at ", prefix_, " has the format \"",
                    format, "\", this version reads \"", kFormat, "\""));
+}
+
+absl::Status EtcdStore::CheckHead(const StoredJournal& stored,
+                                  const std::vector<std::string>& records) {
+  const auto page = client_->Read({KeyOf("head"), ""}, 1, 0, kReadTimeout);
+  if (!page.ok()) return page.status();
+  if (page->keys.empty()) {
+    return absl::DataLossError(absl::StrCat(
+        KeyOf("head"), " is gone from etcd, so records may be missing"));
+  }
+  const auto head = journal::Decode(page->keys.front().value);
+  if (!head.ok()) {
+    return absl::DataLossError(
+        absl::StrCat(KeyOf("head"),
+                     " in etcd is damaged, so records may be "
+                     "missing: ",
+                     head.status().message()));
+  }
+  const uint64_t end = stored.chain.last_number();
+  if (head->number > end) {
+    return absl::DataLossError(absl::StrFormat(
+        "record %d of the journal is missing in etcd: %d of %d records that "
+        "were durable are gone; somebody removed them",
+        end + 1, head->number - end, head->number));
+  }
+  const uint64_t behind = end - head->number;
+  const bool is_record = behind < stored.records.size();
+  if (!is_record && head->number != stored.snapshot_end.last_number()) {
+    return absl::OkStatus();  // inside the snapshot
+  }
+  const uint64_t hash =
+      is_record ? journal::HashOf(records[stored.records.size() - 1 - behind])
+                : stored.snapshot_end.last_hash();
+  if (hash == head->predecessor) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat(
+      "record %d of the journal in etcd is not the one that was durable: "
+      "another journal was put in its place",
+      head->number));
 }
 
 absl::StatusOr<std::string> EtcdStore::NewestSnapshot() {
@@ -142,12 +192,12 @@ absl::StatusOr<EtcdStore::Frames> EtcdStore::ReadFrames(
 
 absl::Status EtcdStore::Append(uint64_t first,
                                const std::vector<std::string>& frames,
-                               const Chain&) {
+                               const Chain& end) {
   Frames named;
   for (const std::string& frame : frames) {
     named.emplace_back(KeyOf(absl::StrCat("record/", Padded(first++))), frame);
   }
-  return Write(named, &last_);
+  return Write(named, &last_, {{KeyOf("head"), HeadBytes(end)}});
 }
 
 absl::Status EtcdStore::ReplaceBySnapshot(
@@ -178,12 +228,14 @@ absl::Status EtcdStore::ReplaceBySnapshot(
   return done;
 }
 
-absl::Status EtcdStore::Write(const Frames& frames, std::string* last) {
+absl::Status EtcdStore::Write(const Frames& frames, std::string* last,
+                              const std::vector<KeyValue>& with) {
   std::vector<KeyValue> puts;
   size_t bytes = 0;
-  const auto flush = [&] {
+  const auto flush = [&](const std::vector<KeyValue>& also = {}) {
     bytes = 0;
     const std::string key = puts.back().key;
+    puts.insert(puts.end(), also.begin(), also.end());
     const absl::Status done = Commit({}, std::exchange(puts, {}), *last);
     if (done.ok()) *last = key;
     return done;
@@ -201,7 +253,7 @@ absl::Status EtcdStore::Write(const Frames& frames, std::string* last) {
       puts.push_back({ChunkKey(key, chunk), std::move(part)});
     }
   }
-  return puts.empty() ? absl::OkStatus() : flush();
+  return puts.empty() ? absl::OkStatus() : flush(with);
 }
 
 // Again until it is known to have succeeded or failed.

@@ -2,6 +2,8 @@
 //
 //   PREFIX/leader                        leadership.h
 //   PREFIX/format                        the version of this format
+//   PREFIX/head                          the newest record that was promised: a
+//                                        frame with its number and hash alone
 //   PREFIX/record/NUMBER/CHUNK           one frame, in chunks of 512 KiB
 //   PREFIX/snapshot                      the number of the newest snapshot
 //   PREFIX/snapshot/NUMBER/INDEX/CHUNK   its frames, likewise
@@ -12,7 +14,8 @@
 // any more writes nothing. A transaction whose answer was lost is made again;
 // it writes the same. What does not fit into one transaction is written in
 // several, in order: a record of which the last chunks are missing was never
-// promised, and is dropped like a torn tail.
+// promised, and is dropped like a torn tail. The last transaction of records
+// writes the head: records that are missing at the end are noticed.
 //
 // etcd keeps old values of keys until it is compacted: run it with
 // --auto-compaction-retention (docs/high-availability.md).
@@ -58,12 +61,17 @@ class EtcdStore final : public journal::Store {
 
   absl::StatusOr<journal::StoredJournal> Damaged(absl::Status damage);
   absl::Status CheckFormat();
+  // DataLoss: records up to the head are missing, or are others.
+  absl::Status CheckHead(const journal::StoredJournal& stored,
+                         const std::vector<std::string>& records);
   // The number of the newest; empty if there is none.
   absl::StatusOr<std::string> NewestSnapshot();
   absl::StatusOr<std::vector<KeyValue>> ReadAll(const std::string& prefix);
   absl::StatusOr<Frames> ReadFrames(const std::string& prefix);
-  // `last` is the key behind which they are written, then the last of them.
-  absl::Status Write(const Frames& frames, std::string* last);
+  // `last` is the key behind which they are written, then the last of them. The
+  // last transaction also writes `with`.
+  absl::Status Write(const Frames& frames, std::string* last,
+                     const std::vector<KeyValue>& with = {});
   absl::Status Commit(const std::vector<KeyRange>& deletes,
                       std::vector<KeyValue> puts,
                       const std::string& behind = "");

@@ -64,8 +64,8 @@ class Journal {
   virtual void Compact(MakeSnapshot make) = 0;
 
   // Before the first Append: whom to tell that records cannot become durable
-  // for now (ResourceExhausted: the disk, or etcd, is full), and, with OK, that they can
-  // again. Those records wait meanwhile.
+  // for now (ResourceExhausted: the disk, or etcd, is full), and, with OK, that
+  // they can again. Those records wait meanwhile.
   virtual void OnTrouble(Trouble) {}
 };
 

@@ -60,6 +60,15 @@ class EtcdShelf final : public journal::JournalShelf {
     const auto page = Keys("/record/");
     const KeyValue& last = page.back();
     Put(last.key, last.value.substr(0, last.value.size() / 2));
+    SetHead(static_cast<int>(page.size()) - 1);  // it was not promised
+  }
+  // As it was after record `number`, of one chunk.
+  void SetHead(int number) {
+    const uint64_t hash =
+        number == 0 ? 0 : journal::HashOf(ValueOf(KeyOf(number)));
+    Put(absl::StrCat(prefix_, "/head"),
+        journal::Encode(
+            {.number = static_cast<uint64_t>(number), .predecessor = hash}));
   }
 
   // Another coordinator leads from now on; stores that exist do not know it.
@@ -154,6 +163,7 @@ TEST(EtcdStoreTest, ALargeRecordWithoutItsLastChunkWasNotPromised) {
   EXPECT_EQ(shelf.Keys("/record/").size(), 1u + 5u) << "of 512 KiB";
   EXPECT_THAT(shelf.MakeStore()->Read()->records, ElementsAre("one", large));
   shelf.Delete(shelf.KeyOf(2, 4));
+  shelf.SetHead(1);
   const auto read = shelf.MakeStore()->Read();
   EXPECT_TRUE(read->damage.ok()) << read->damage;
   EXPECT_THAT(read->records, ElementsAre("one"));
@@ -174,7 +184,9 @@ TEST(EtcdStoreTest, NothingIsPromisedBehindARecordThatIsGone) {
       store->Append(3, FramesOf({"three"}, &next), next);
   EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr(shelf.KeyOf(2)));
-  EXPECT_THAT(shelf.MakeStore()->Read()->records, ElementsAre("one"));
+  const absl::Status missing = shelf.MakeStore()->Read()->damage;
+  EXPECT_EQ(missing.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("1 of 2 records"));
 
   // A snapshot has all of it.
   ASSERT_TRUE(store->ReplaceBySnapshot(chain, {"sum of two"}).ok());
@@ -184,6 +196,39 @@ TEST(EtcdStoreTest, NothingIsPromisedBehindARecordThatIsGone) {
   EXPECT_EQ(store->Append(4, FramesOf({"four"}, &chain), chain).code(),
             absl::StatusCode::kOk)
       << "behind record 3, which is there";
+}
+
+TEST(EtcdStoreTest, MissingRecordsAtTheEndAreNoticedAtAStart) {
+  EtcdShelf shelf;
+  Chain chain;
+  const auto damage = [&] {
+    return std::string(shelf.MakeStore()->Read()->damage.message());
+  };
+  const auto store = shelf.MakeStore();
+  ASSERT_TRUE(store->Read().ok());
+  ASSERT_TRUE(store->Append(1, FramesOf({"one", "two"}, &chain), chain).ok());
+  ASSERT_TRUE(store->ReplaceBySnapshot(chain, {"sum of two"}).ok());
+  EXPECT_EQ(damage(), "") << "the head is the snapshot's end";
+  const Chain before = chain;
+  ASSERT_TRUE(
+      store->Append(3, FramesOf({"three", "four"}, &chain), chain).ok());
+  EXPECT_EQ(damage(), "");
+  shelf.Delete(shelf.KeyOf(4));
+  EXPECT_THAT(damage(), HasSubstr("record 4"));
+  shelf.Delete(shelf.KeyOf(3));
+  EXPECT_THAT(damage(), HasSubstr("2 of 4 records"));
+
+  Chain other = before;
+  const std::vector<std::string> others =
+      FramesOf({"another three", "another four"}, &other);
+  shelf.Put(shelf.KeyOf(3), others[0]);
+  shelf.Put(shelf.KeyOf(4), others[1]);
+  EXPECT_THAT(damage(), HasSubstr("another journal"));
+  const std::string head = shelf.Keys("/head").at(0).key;
+  shelf.Put(head, "?");
+  EXPECT_THAT(damage(), HasSubstr("is damaged"));
+  shelf.Delete(head);
+  EXPECT_THAT(damage(), HasSubstr("is gone"));
 }
 
 TEST(EtcdStoreTest, WritesGoOnBehindWhatWasRead) {
