@@ -9,6 +9,9 @@
 #
 # Targets that are not built yet are built by the installation.
 #
+# Each file has a component, of which cmake/lockstep_packages.cmake makes a Debian
+# package: daemon, library, development, tools.
+#
 #   lockstep_client_library(LIBRARIES lockstep_base lockstep_plan ...
 #                           STATIC_PACKAGES gRPC ...)
 #
@@ -62,8 +65,8 @@ function(lockstep_client_library)
   _lockstep_install_client()
 endfunction()
 
-# Builds the targets of the install rules that follow if a file is missing.
-function(_lockstep_build_before_install)
+# Builds the targets of a component's install rules that follow if a file is missing.
+function(_lockstep_build_before_install component)
   set(files)
   foreach(target ${ARGN})
     list(APPEND files "$<TARGET_FILE:${target}>")
@@ -77,19 +80,21 @@ function(_lockstep_build_before_install)
           COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target ${targets})
         break()
       endif()
-    endforeach()")
+    endforeach()" COMPONENT ${component})
 endfunction()
 
 function(_lockstep_install_client)
-  _lockstep_build_before_install(lockstep_client lockstep_client_static)
+  _lockstep_build_before_install(library lockstep_client)
+  _lockstep_build_before_install(development lockstep_client_static)
   set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
-  install(TARGETS lockstep_client EXPORT lockstepTargets)
-  install(TARGETS lockstep_client_static EXPORT lockstepStaticTargets)
+  install(TARGETS lockstep_client EXPORT lockstepTargets
+    LIBRARY COMPONENT library NAMELINK_COMPONENT development)
+  install(TARGETS lockstep_client_static EXPORT lockstepStaticTargets ARCHIVE COMPONENT development)
   foreach(export lockstepTargets lockstepStaticTargets)
-    install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}")
+    install(EXPORT ${export} NAMESPACE lockstep:: DESTINATION "${package_dir}" COMPONENT development)
   endforeach()
   # No public function returns a communicator: its header is internal.
-  install(DIRECTORY client/include/ TYPE INCLUDE
+  install(DIRECTORY client/include/ TYPE INCLUDE COMPONENT development
     FILES_MATCHING PATTERN "*.h" PATTERN "communicator.h" EXCLUDE)
 
   configure_package_config_file(
@@ -98,15 +103,16 @@ function(_lockstep_install_client)
   write_basic_package_version_file(
     "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(FILES "${PROJECT_BINARY_DIR}/lockstepConfig.cmake"
-    "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" DESTINATION "${package_dir}")
+    "${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake" DESTINATION "${package_dir}"
+    COMPONENT development)
 endfunction()
 
-# lockstep_install_programs(NAME ...)
-function(lockstep_install_programs)
+# lockstep_install_programs(COMPONENT NAME ...)
+function(lockstep_install_programs component)
   foreach(program ${ARGN})
     if(TARGET ${program})
-      _lockstep_build_before_install(${program})
-      install(TARGETS ${program} RUNTIME)
+      _lockstep_build_before_install(${component} ${program})
+      install(TARGETS ${program} RUNTIME COMPONENT ${component})
     endif()
   endforeach()
 endfunction()

@@ -97,7 +97,7 @@ def options_of(text):
 def all_help():
     """{command as a tuple: its help}, for every program in the documents."""
     found = {("./run", name): help_of("./run", name)
-             for name in ("demo", "test", "build", "bench", "long", "lint", "gpu-bundle", "gpu-test")}
+             for name in ("demo", "test", "build", "package", "bench", "long", "lint", "gpu-bundle", "gpu-test")}
     found[("./run",)] = help_of("./run")
     for program in ("lockstepd", "lockstep-perf", "lockstep-demo", "digits", "digits_local",
                     "digits_pipe", "lockstepctl", "lockstep-conformance", "weather"):
@@ -202,7 +202,7 @@ RULES = [
     (r"\./run demo( |$)", CommandsTest.trains_a_little, "runs, with fewer steps"),
     (r"\./run test [a-z-]+$", CommandsTest.names_a_label, "minutes"),
     (r"\./run bench [a-z-]+$", CommandsTest.names_a_bench, "minutes"),
-    (r"\./run (test|build|lint|long|gpu-test|gpu-bundle)( |$)", CommandsTest.is_in_help,
+    (r"\./run (test|build|package|lint|long|gpu-test|gpu-bundle)( |$)", CommandsTest.is_in_help,
      "builds for minutes; CI does just that"),
     (r"build/\w+/bin/lockstepctl run ", CommandsTest.launches, "runs"),
     (r"lockstepctl plan \w+ .*(plan\.pb|\.yaml)", CommandsTest.plans, "runs"),

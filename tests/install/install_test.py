@@ -138,7 +138,7 @@ class InstallAfterOtherBuildTest(unittest.TestCase):
                 include(lockstep_install)
                 add_executable(wanted program.cc)
                 add_executable(unwanted program.cc)
-                lockstep_install_programs(wanted no_such_target)
+                lockstep_install_programs(tools wanted no_such_target)
                 """)
             output_of("cmake", "-S", root, "-B", root / "build", "-G", "Ninja")
             output_of("cmake", "--install", root / "build", "--prefix", root / "prefix")

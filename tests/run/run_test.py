@@ -105,7 +105,7 @@ class UsageTest(House):
 
     def test_what_it_does_not_know_is_refused_with_2(self):
         for arguments in ([], ["dance"], ["--fast"], ["help", "me"], ["test", "--fast"],
-                          ["test", "a", "b"], ["build", "--fast"], ["build", "a", "b"],
+                          ["test", "a", "b"], ["build", "--fast"], ["build", "a", "b"], ["package", "a"],
                           ["bench", "--fast"], ["lint", "--fast"], ["demo", "--fast"],
                           ["demo", "5"], ["demo", "--steps"], ["build", "no-such-preset"]):
             with self.subTest(arguments):
@@ -115,7 +115,7 @@ class UsageTest(House):
                 self.assertEqual(self.built(), set())
 
     def test_each_command_explains_itself(self):
-        for command in ("demo", "test", "build", "bench", "lint"):
+        for command in ("demo", "test", "build", "package", "bench", "lint"):
             done = self.run_door(command, "--help")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"usage: ./run {command}", done.stdout)

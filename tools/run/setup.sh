@@ -10,8 +10,10 @@
     libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libhwy-dev libcli11-dev
     libxxhash-dev libsqlite3-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev
   )
-  # util-linux, iproute2, nftables: namespaces and networks of the chaos tests
-  readonly packages_test=(python3-venv git util-linux iproute2 nftables)
+  readonly packages_package=(dpkg-dev file)
+  # util-linux, iproute2, nftables: namespaces and networks of the chaos tests;
+  # debootstrap: the bare Debian in which packages and images are tested
+  readonly packages_test=(python3-venv git util-linux iproute2 nftables debootstrap)
   readonly packages_mpi=(mpich libmpich-dev openmpi-bin libopenmpi-dev) # bench data-plane
   readonly packages_torch=(python3-torch)                               # bench training-step
   readonly packages_fuzz=(clang-19 libclang-rt-19-dev)                   # long fuzz
