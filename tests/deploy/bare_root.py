@@ -1,9 +1,9 @@
 """Bare Debian 12 systems in folders, into which tests install Lockstep as a user does.
 
-    base = cached("base", packages, lambda root: ...)   made once, by debootstrap
-    with copied(base) as root:                          another one for each use
+    base = with_archives("base", packages)   made once, by debootstrap
+    with copied(base) as root:               another one for each use
         root.install(*debs)
-    with Host() as host:                                a network of its own, loopback only
+    with Host() as host:                     a network of its own, loopback only
         host.mount(root, read_only=True)
         host.start(root, "lockstepd", ..., user="lockstepd")
 
@@ -99,7 +99,8 @@ class Root:
 
 
 def environment():
-    proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    proxies = {name: value for name, value in os.environ.items()
+               if name.lower().endswith("_proxy") or name.startswith("PIP_")}
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **proxies}
 
 
@@ -145,11 +146,14 @@ def cached(name, key, make):
     return Root(path)
 
 
-def with_archives(packages):
-    """A bare root in which apt has these packages and their dependencies at hand."""
+def with_archives(name, *together):
+    """The bare root `name`, in which apt has packages and their dependencies at hand: of each
+    list, those that are installed together."""
     def make(path):
-        bootstrap(path).apt("install", "--download-only", *packages)
-    return cached("base", packages, make)
+        root = bootstrap(path)
+        for packages in together:
+            root.apt("install", "--download-only", *packages)
+    return cached(name, together, make)
 
 
 def with_installed(base, packages):
@@ -171,13 +175,19 @@ def remove(path):
 
 
 @contextlib.contextmanager
-def copied(base):
-    folder = tempfile.mkdtemp(prefix="copy-", dir=FOLDER)
+def scratch():
+    folder = tempfile.mkdtemp(prefix="scratch-", dir=FOLDER)
     try:
-        copy(base.path, f"{folder}/root")
-        yield Root(f"{folder}/root")
+        yield folder
     finally:
         remove(folder)
+
+
+@contextlib.contextmanager
+def copied(base):
+    with scratch() as folder:
+        copy(base.path, f"{folder}/root")
+        yield Root(f"{folder}/root")
 
 
 class Host:
@@ -196,6 +206,7 @@ class Host:
         for process in self._started:
             process.kill()
             process.wait()
+            process.stderr.close()
         self._holder.communicate("end\n")
 
     def _inside(self, *words):

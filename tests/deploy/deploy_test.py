@@ -17,8 +17,9 @@ import unittest
 from pathlib import Path
 
 import deployment
-from deployment import (Dockerfile, OVERLAYS, bytes_of, container_of, environment_of, flags_of,
-                        golden, launcher_and_program, port_of)
+from deployment import (OVERLAYS, bytes_of, container_of, environment_of, flags_of, golden,
+                        launcher_and_program, port_of)
+from dockerfile import Dockerfile
 from kubernetes_test import GoldenTest, PolicyTest, SchemaTest  # unittest finds them here
 from rehearsal import (PATIENCE, SECRETS, Pod, issue, make_secrets, mount_tokens, rehearsed,
                        running_daemon)
@@ -31,17 +32,19 @@ needs_all_programs = unittest.skipUnless(len(PROGRAMS) == 3, "needs all programs
 class DockerfileTest(unittest.TestCase):
 
     def test_its_ports_are_those_it_listens_on(self):
-        (exposed,) = Dockerfile().all("coordinator", "EXPOSE")
-        (command,) = Dockerfile().all("coordinator", "CMD")
-        flags = flags_of(json.loads(command))
+        exposed = Dockerfile().one("coordinator", "EXPOSE")
+        flags = flags_of(Dockerfile().command("coordinator"))
         self.assertEqual([int(port) for port in exposed.split()],
                          [port_of(flags["--listen"]), port_of(flags["--health_address"])])
 
     def test_what_it_copies_of_the_tree_exists(self):
-        for stage in ("build",):
-            for copy in Dockerfile().all(stage, "COPY"):
-                for source in copy.split()[:-1]:
-                    self.assertTrue((deployment.DEPLOY.parent / source).exists(), source)
+        for copy in Dockerfile().all("build", "COPY"):
+            for source in copy.split()[:-1]:
+                self.assertTrue((deployment.DEPLOY.parent / source).exists(), source)
+
+    def test_its_base_is_pinned(self):
+        for stage, base in Dockerfile().bases.items():
+            self.assertRegex(base, r"^debian:bookworm-\d{8}-slim@sha256:[0-9a-f]{64}$", stage)
 
 
 @needs_all_programs
@@ -53,9 +56,8 @@ class DaemonTest(unittest.TestCase):
         make_secrets(PROGRAMS["lockstepctl"], self.folder)
 
     def commands(self):
-        (docker,) = Dockerfile().all("coordinator", "CMD")
         return {
-            "Dockerfile": json.loads(docker),
+            "Dockerfile": Dockerfile().command("coordinator")[1:],
             **{overlay: container_of(golden(overlay).coordinator)["args"] for overlay in OVERLAYS},
             "lockstepd.service": Unit(unit_text()).command()[1:],
         }
@@ -193,34 +195,8 @@ class CertManagerTest(unittest.TestCase):
         self.assertNotEqual(self.operate("lockstep-worker-tls", "jobs").returncode, 0)
 
 
-@needs_all_programs
-class RuntimePackagesTest(unittest.TestCase):
-
-    def test_the_image_has_what_the_programs_link(self):
-        libraries = set().union(*map(linked_libraries, PROGRAMS.values()))
-        always_there = {"libc6", "libgcc-s1", "libstdc++6"}
-        self.assertEqual({owner_of(path) for path in libraries} - always_there,
-                         Dockerfile().runtime_packages())
-
-
 def output_of(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def linked_libraries(program):
-    """Paths of the libraries that the program itself names, without their dependencies."""
-    named = re.findall(r"NEEDED.*\[(.*)\]", output_of("readelf", "-d", program))
-    found = dict(re.findall(r"(\S+) => (\S+)", output_of("ldd", program)))
-    return {found[name] for name in named if name in found}
-
-
-def owner_of(path):
-    """The Debian package of a file, which may be listed with or without the /usr of its path."""
-    for candidate in (path, path.removeprefix("/usr"), "/usr" + path):
-        said = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True, check=False)
-        if said.returncode == 0:
-            return said.stdout.partition(":")[0]
-    raise AssertionError(f"{path} belongs to no package")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Reads deploy/: the rendered overlays and the Dockerfile."""
+"""Reads deploy/kubernetes: the rendered overlays."""
 
 import hashlib
 import re
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -119,28 +118,3 @@ def bytes_of(quantity):
     """Of "512Mi", as Kubernetes writes sizes, or of "64MiB", as Lockstep does."""
     number, unit = re.fullmatch(r"(\d+)([KMGT]i)B?", str(quantity)).groups()
     return int(number) << {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}[unit]
-
-
-class Dockerfile:
-    def __init__(self, path=DEPLOY / "Dockerfile"):
-        text = re.sub(r"\\\n", " ", path.read_text())
-        self.stages = {}
-        for line in text.splitlines():
-            word, _, rest = line.strip().partition(" ")
-            if word == "FROM":
-                stage = self.stages[rest.split()[-1]] = []
-            elif word and not word.startswith("#"):
-                stage.append((word, rest))
-
-    def all(self, stage, word):
-        return [rest for given, rest in self.stages[stage] if given == word]
-
-    def programs(self, stage):
-        """The names of what the stage copies from the build."""
-        return {source.rpartition("/")[2] for copy in self.all(stage, "COPY")
-                for source in copy.split()[1:-1]}
-
-    def runtime_packages(self):
-        (script,) = self.all("runtime", "RUN")
-        words = shlex.split(re.search(r"apt-get install (.*?) &&", script)[1])
-        return {word for word in words if not word.startswith("-")}

@@ -13,9 +13,10 @@ import kubernetes_validate
 import yaml
 
 import policy
-from deployment import (DEPLOY, GOLDEN, KUBECTL_MIN, OVERLAYS, Cluster, Dockerfile, container_of,
+from deployment import (DEPLOY, GOLDEN, KUBECTL_MIN, OVERLAYS, Cluster, container_of,
                         environment_of, golden, kubectl_version, launcher_and_program, pod_of,
                         render, sources)
+from dockerfile import PROGRAMS, Dockerfile
 
 # The oldest whose Jobs replace each pod by itself without a feature gate, one between, and the
 # newest known.
@@ -103,9 +104,9 @@ class PolicyTest(unittest.TestCase):
             name = container_of(workload)["image"].partition(":")[0]
             self.assertIn(name.removeprefix("lockstep/"), Dockerfile().stages)
         _, program = launcher_and_program(container_of(cluster.workers)["args"])
-        self.assertEqual(Dockerfile().programs("worker"),
-                         {*container_of(cluster.workers)["command"], program[0]})
-        self.assertEqual(Dockerfile().all("runtime", "USER"), [f"{policy.USER}:{policy.USER}"])
+        self.assertEqual(set(PROGRAMS["worker"]), {*container_of(cluster.workers)["command"], program[0]})
+        for stage in PROGRAMS:
+            self.assertEqual(Dockerfile().one(stage, "USER"), f"{policy.USER}:{policy.USER}")
 
     def test_what_the_manual_makes_is_what_the_pods_mount(self):
         manual = (DEPLOY.parent / "docs/kubernetes.md").read_text()

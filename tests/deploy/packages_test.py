@@ -1,7 +1,8 @@
 """The Debian packages of ./run package: installed in a bare Debian 12, they serve a job there.
 
-    packages_test.py
+    packages_test.py DIGITS
 
+Also runs the cases of images_test.py, with these packages and the given program.
 Exits with 77 and the reason where no bare Debian can be made.
 """
 
@@ -15,7 +16,9 @@ import unittest
 from pathlib import Path
 
 import bare_root
+import images_test
 from bare_root import Host, output_of, wait_for_line
+from images_test import ImagesTest  # unittest finds it here
 from systemd_unit import Unit, unit_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +52,9 @@ class PackagesTest(unittest.TestCase):
         if set(cls.debs) != set(NAMES):
             raise AssertionError(f"these were made: {sorted(cls.debs)}")
         cls.to_run = [cls.debs[name] for name in ("lockstepd", "liblockstep", "lockstep-tools")]
-        cls.base = bare_root.with_archives(dependencies(cls.to_run))
+        cls.base = bare_root.with_archives("base", dependencies(cls.to_run), images_test.IMAGE_PACKAGES)
+        ImagesTest.base = cls.base
+        ImagesTest.parts = images_test.parts_of(cls.debs.values(), sys.argv[1])
 
     @classmethod
     def setUpClass(cls):
@@ -152,4 +157,4 @@ if __name__ == "__main__":
     except bare_root.Unavailable as why:
         print(f"skipped: no bare Debian 12 can be made here: {why}")
         sys.exit(77)
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])

@@ -26,6 +26,8 @@ Runs one test for many minutes: more of what ./run test does in short. NAME is:
   fuzz [--minutes N] [--only TARGET]
               feed each parser of bytes that others wrote (tests/fuzz), or one of them, with mutants
               of its corpus for N minutes (10); a fault prints the input
+  images      run all steps of deploy/Dockerfile in bare Debians (debootstrap; as root), from the
+              source tree on, and train with the images that they make
   kill-latency [--kills N] [--workers N] [--transport T] [--seed S] [--fork]
                [--fault kill | stop | cut] [--lease_ms MS]
               kill workers at N random moments (1000 of 16 workers), before Seal, while all compute
@@ -144,6 +146,11 @@ run_long() {
     fuzz)
       shift
       fuzz_targets "$@"
+      ;;
+    images)
+      [[ $# -eq 1 ]] || refuse "long images takes no argument, got '$2'"
+      require build image test
+      exec python3 -B tests/deploy/images_test.py
       ;;
     kill-latency)
       shift

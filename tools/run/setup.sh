@@ -11,6 +11,7 @@
     libxxhash-dev libsqlite3-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev
   )
   readonly packages_package=(dpkg-dev file)
+  readonly packages_image=(python3-venv) # deploy/container
   # util-linux, iproute2, nftables: namespaces and networks of the chaos tests;
   # debootstrap: the bare Debian in which packages and images are tested
   readonly packages_test=(python3-venv git util-linux iproute2 nftables debootstrap)
