@@ -40,6 +40,17 @@ void Introduce(const ServiceContext& context,
                             absl::StrCat(absl::ToUnixMillis(absl::Now())));
 }
 
+// What a launcher is told of a job whose state it has saved.
+JobView SavesOf(const JobView& view) {
+  JobView saves;
+  saves.name = view.name;
+  saves.spec = view.spec;
+  saves.state = view.state;
+  saves.epoch = view.epoch;
+  saves.checkpoint = view.checkpoint;
+  return saves;
+}
+
 // A callback that finishes a call with the loop's answer.
 auto FinishWith(grpc::ServerUnaryReactor* reactor) {
   return [reactor](const absl::Status& status) {
@@ -75,6 +86,24 @@ absl::StatusOr<AdminService::Admitted> AdminService::AdmitOperator(
       *std::move(header),
       {.token = std::move(admission->token),
        .name = NameOf(caller, admission->credential, call->peer())}};
+}
+
+template <typename Request>
+absl::StatusOr<AdminService::Admitted> AdminService::AdmitWorker(
+    const grpc::CallbackServerContext* call, const Request& request) const {
+  const absl::Status size =
+      CallBytes(context_->limits, *call)
+          .AddMessage(static_cast<int64_t>(request.ByteSizeLong()));
+  if (!size.ok()) return size;
+  absl::StatusOr<std::string> token = context_->tokens->gate()->AdmitWorker(
+      request.header().job(), request.token());
+  if (!token.ok()) return token.status();
+  absl::StatusOr<proto::Header> header = HeaderOf(request);
+  if (!header.ok()) return header.status();
+  return Admitted{
+      *std::move(header),
+      {.token = *std::move(token),
+       .name = NameOf(CallerOf(call->auth_context().get()), "", call->peer())}};
 }
 
 grpc::ServerUnaryReactor* AdminService::CreateJob(
@@ -211,25 +240,46 @@ grpc::ServerUnaryReactor* AdminService::DeleteJob(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AdminService::SaveJob(
+    grpc::CallbackServerContext* call, const v1::SaveJobRequest* request,
+    v1::SaveJobResponse* response) {
+  absl::StatusOr<Admitted> admitted = AdmitWorker(call, *request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
+  absl::StatusOr<std::string> reason =
+      proto::TextFromProto("reason", request->reason());
+  if (!reason.ok()) return Refuse(call, reason.status());
+
+  auto* reactor = call->DefaultReactor();
+  context_->loop->DescribeJob(
+      admitted->header.job, admitted->by.token,
+      [this, reactor, response, ask_only = request->ask_only(),
+       admitted = *admitted,
+       reason = *std::move(reason)](absl::StatusOr<JobView> view) {
+        if (!view.ok()) return reactor->Finish(ToGrpc(view.status()));
+        *response->mutable_header() = ToProto(proto::Header{
+            admitted.header.job, view->epoch, admitted.header.term});
+        *response->mutable_view() = proto::ToProto(SavesOf(*view));
+        if (ask_only) return reactor->Finish(grpc::Status::OK);
+        context_->loop->CommandJob(admitted.header.job, admitted.by,
+                                   JobCommand::kSave, reason,
+                                   FinishWith(reactor));
+      });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::ReportEvidence(
     grpc::CallbackServerContext* call, const v1::ReportEvidenceRequest* request,
     v1::ReportEvidenceResponse* response) {
-  const absl::Status size =
-      CallBytes(context_->limits, *call)
-          .AddMessage(static_cast<int64_t>(request->ByteSizeLong()));
-  if (!size.ok()) return Refuse(call, size);
-  absl::StatusOr<std::string> token = context_->tokens->gate()->AdmitWorker(
-      request->header().job(), request->token());
-  if (!token.ok()) return Refuse(call, token.status());
-  const absl::StatusOr<proto::Header> header = HeaderOf(*request);
-  if (!header.ok()) return Refuse(call, header.status());
+  absl::StatusOr<Admitted> admitted = AdmitWorker(call, *request);
+  if (!admitted.ok()) return Refuse(call, admitted.status());
   absl::StatusOr<protocol::Evidence> evidence =
       proto::FromProto(request->evidence());
   if (!evidence.ok()) return Refuse(call, evidence.status());
 
-  *response->mutable_header() = ToProto(*header);
+  *response->mutable_header() = ToProto(admitted->header);
   auto* reactor = call->DefaultReactor();
-  context_->loop->ReportEvidence(header->job, *std::move(token),
+  context_->loop->ReportEvidence(admitted->header.job,
+                                 std::move(admitted->by.token),
                                  *std::move(evidence), FinishWith(reactor));
   return reactor;
 }

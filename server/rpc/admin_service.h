@@ -44,6 +44,9 @@ class AdminService final : public v1::Admin::CallbackService {
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* call,
                                       const v1::DeleteJobRequest* request,
                                       v1::DeleteJobResponse* response) override;
+  grpc::ServerUnaryReactor* SaveJob(grpc::CallbackServerContext* call,
+                                    const v1::SaveJobRequest* request,
+                                    v1::SaveJobResponse* response) override;
   grpc::ServerUnaryReactor* ReportEvidence(
       grpc::CallbackServerContext* call,
       const v1::ReportEvidenceRequest* request,
@@ -60,6 +63,10 @@ class AdminService final : public v1::Admin::CallbackService {
   template <typename Request>
   absl::StatusOr<Admitted> AdmitOperator(grpc::CallbackServerContext* call,
                                          const Request& request) const;
+  // A call that a worker's token allows.
+  template <typename Request>
+  absl::StatusOr<Admitted> AdmitWorker(const grpc::CallbackServerContext* call,
+                                       const Request& request) const;
 
   const ServiceContext* const context_;
 };

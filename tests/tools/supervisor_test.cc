@@ -137,6 +137,46 @@ TEST_F(SupervisorTest, ForwardsASignalAndExitsWithIt) {
   EXPECT_THAT(lines_["w"], AllOf(Contains("ready"), Contains("bye")));
 }
 
+TEST_F(SupervisorTest, HoldsASignalBackUntilItMayBeForwarded) {
+  SupervisorOptions options = Options(absl::Minutes(1));
+  std::vector<int> asked;
+  options.may_forward = [&](int signal) {
+    asked.push_back(signal);
+    return asked.size() == 3;
+  };
+  Supervisor supervisor(std::move(options));
+  on_line_ = [&](const std::string& line) {
+    if (line == "ready") kill(getpid(), SIGTERM);
+    if (line != "bye") return;
+    EXPECT_THAT(asked, testing::SizeIs(3));
+  };
+  ASSERT_TRUE(supervisor
+                  .Start("w", Shell("trap 'echo bye; exit 0' TERM; echo ready; "
+                                    "while :; do sleep 0.01; done"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+  EXPECT_THAT(asked, testing::ElementsAre(SIGTERM, SIGTERM, SIGTERM));
+  EXPECT_THAT(lines_["w"], Contains("bye"));
+}
+
+TEST_F(SupervisorTest, ASecondSignalForwardsOneThatWasHeldBack) {
+  SupervisorOptions options = Options(absl::Minutes(1));
+  options.may_forward = [](int) {
+    kill(getpid(), SIGTERM);
+    return false;
+  };
+  Supervisor supervisor(std::move(options));
+  on_line_ = [](const std::string& line) {
+    if (line == "ready") kill(getpid(), SIGTERM);
+  };
+  ASSERT_TRUE(supervisor
+                  .Start("w", Shell("trap 'echo bye; exit 0' TERM; echo ready; "
+                                    "while :; do sleep 0.01; done"))
+                  .ok());
+  EXPECT_EQ(supervisor.Run(), 128 + SIGTERM);
+  EXPECT_THAT(lines_["w"], Contains("bye"));
+}
+
 TEST_F(SupervisorTest, ForwardsASignalThatItsParentIgnored) {
   signal(SIGINT, SIG_IGN);
   Supervisor supervisor(Options(absl::Minutes(1)));

@@ -1,5 +1,7 @@
 #include "tools/ctl/local_launch.h"
 
+#include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -233,6 +235,7 @@ launch::SupervisorOptions LocalLaunch::Hooks() {
                      const launch::ProcessExit& ending) {
                 OnEnding(name, pid, ending);
               },
+          .may_forward = [this](int signal) { return MayForward(signal); },
           .on_not_started = [](const std::string&,
                                const absl::Status& why) { Complain(why); },
           .on_output =
@@ -262,6 +265,34 @@ void LocalLaunch::OnEnding(const std::string& name, pid_t pid,
       options_.restarts > 0 &&
       Repair(name, job, refused ? std::string(reported.message()) : "");
   if (!starts_again) GoOnWithout(name, job, ending);
+}
+
+// SIGINT and SIGHUP are of somebody who waits for the end.
+bool LocalLaunch::MayForward(int signal) {
+  if (signal != SIGTERM || options_.save_on_term == absl::ZeroDuration()) {
+    return true;
+  }
+  if (!term_save_) {
+    absl::FPrintF(stderr,
+                  "lockstepctl: %s: job %s saves before its workers end, for "
+                  "%s at most\n",
+                  strsignal(signal), job_.spec.name,
+                  absl::FormatDuration(options_.save_on_term));
+    term_save_.emplace(JobName{job_.spec.name},
+                       AdminClientOptions{.addresses = place_.address,
+                                          .token = OwnToken(),
+                                          .tls_folder = OwnTls(),
+                                          .deadline = absl::Seconds(1),
+                                          .on_warning = &Warn},
+                       options_.save_on_term);
+  }
+  const std::optional<absl::Status> saved = term_save_->Take(absl::Now());
+  if (!saved) return false;
+  const std::string outcome =
+      saved->ok() ? "is saved"
+                  : absl::StrCat("is not saved: ", Printable(saved->message()));
+  absl::FPrintF(stderr, "lockstepctl: job %s %s\n", job_.spec.name, outcome);
+  return true;
 }
 
 // The others have the result.

@@ -30,6 +30,7 @@
 #include "tools/ctl/run_command.h"
 #include "tools/ctl/run_job.h"
 #include "tools/ctl/stall_watch.h"
+#include "tools/ctl/term_save.h"
 #include "tools/launch/local_daemon.h"
 #include "tools/launch/scratch_folder.h"
 #include "tools/launch/supervisor.h"
@@ -66,6 +67,7 @@ class LocalLaunch {
 
   void OnEnding(const std::string& name, pid_t pid,
                 const launch::ProcessExit& ending);
+  bool MayForward(int signal);
   bool IsRefused(const std::string& worker, const absl::Status& reported);
   // Starts a worker that has failed again. False if it may not.
   bool Repair(const std::string& worker, const ExitReporter::Standing& job,
@@ -98,6 +100,7 @@ class LocalLaunch {
   std::set<std::string> unreported_;
   launch::Supervisor supervisor_;
   std::unique_ptr<StallWatch> stalls_;
+  std::optional<TermSave> term_save_;  // in progress
 };
 
 }  // namespace lockstep::ctl

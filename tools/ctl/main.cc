@@ -40,7 +40,7 @@ namespace {
 
 constexpr char kVersion[] = "lockstepctl " LOCKSTEP_VERSION;
 constexpr int kUsage = 2;
-constexpr double kGraceSecondsMax = 1e6;
+constexpr double kSecondsMax = 1e6;
 
 struct Arguments {
   lockstep::ctl::CommonOptions common;
@@ -53,6 +53,7 @@ struct Arguments {
   bool now = false;
   bool wait = false;
   double grace_seconds = 10;
+  double save_seconds = 0;
   std::string bind = "none";
 };
 
@@ -117,6 +118,13 @@ class JobCommands {
       commands_;
 };
 
+std::string CheckSeconds(const std::string& text) {
+  double seconds = 0;
+  const bool fits = absl::SimpleAtod(text, &seconds) && seconds >= 0 &&
+                    seconds <= kSecondsMax;
+  return fits ? "" : text + " is no number of seconds up to 1e6";
+}
+
 lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
                                 Arguments& arguments) {
   const lockstep::ProgramCommand run =
@@ -178,14 +186,12 @@ lockstep::ProgramCommand AddRun(const lockstep::CommandLine& line,
   run.Add("--grace", &arguments.grace_seconds,
           "Seconds that workers get to end by themselves")
       .ShowDefault()
-      .CheckedBy(
-          [](const std::string& text) -> std::string {
-            double seconds = 0;
-            const bool fits = absl::SimpleAtod(text, &seconds) &&
-                              seconds >= 0 && seconds <= kGraceSecondsMax;
-            return fits ? "" : text + " is no number of seconds up to 1e6";
-          },
-          "SECONDS");
+      .CheckedBy(CheckSeconds, "SECONDS");
+  run.Add("--save-on-term", &arguments.save_seconds,
+          "Seconds for which SIGTERM waits for a checkpoint of the job, before "
+          "the workers get it; 0 does not ask for one")
+      .ShowDefault()
+      .CheckedBy(CheckSeconds, "SECONDS");
   run.Add("PROGRAM", &arguments.run.program, "-- PROGRAM ARGS...")
       .Required()
       .TakesTheRest();
@@ -434,6 +440,7 @@ int Main(int argc, char** argv) {
     arguments.run.token = arguments.common.token;
     arguments.run.tls_folder = arguments.common.tls_folder;
     arguments.run.grace = absl::Seconds(arguments.grace_seconds);
+    arguments.run.save_on_term = absl::Seconds(arguments.save_seconds);
     arguments.run.bind_cores = arguments.bind == "core";
     return lockstep::ctl::Run(arguments.run);
   }

@@ -41,6 +41,8 @@ struct RunOptions {
   bool bind_cores = false;  // each worker gets a share of this host's cores
   bool label = false;       // prefixes each output line with the worker's name
   absl::Duration grace = absl::Seconds(10);
+  // How long SIGTERM may wait for a checkpoint before the workers get it.
+  absl::Duration save_on_term = absl::ZeroDuration();
   std::vector<std::string> program;
 
   const std::string& LauncherTls() const {

@@ -17,6 +17,9 @@
 namespace lockstep::launch {
 namespace {
 
+// How often it is asked whether a signal may be forwarded.
+constexpr absl::Duration kHoldBackPeriod = absl::Milliseconds(100);
+
 sigset_t WatchedSignals() {
   sigset_t set;
   sigemptyset(&set);
@@ -100,6 +103,7 @@ int Supervisor::Run() {
   while (!AllEnded()) {
     WaitForSomething();
     TakeSignals();
+    ForwardIfAllowed();
     for (Entry& entry : entries_) TakeOutput(entry);
     TakeEndings();
     StartThoseDue(absl::Now());
@@ -125,6 +129,7 @@ bool Supervisor::AllEnded() const {
 void Supervisor::WaitForSomething() {
   std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
   absl::Time until = std::min(terminate_at_, kill_at_);
+  if (held_back_) until = std::min(until, absl::Now() + kHoldBackPeriod);
   for (const Entry& entry : entries_) {
     if (entry.next_start) until = std::min(until, entry.next_start->at);
     if (entry.child.output() >= 0) {
@@ -145,6 +150,10 @@ void Supervisor::TakeSignals() {
   while (read(signals_, &info, sizeof info) == sizeof info) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
+    if (held_back_) {
+      Forward();
+      continue;
+    }
     if (interrupted_by_ != 0) {
       SignalWorkers(SIGKILL, absl::StrCat("the launcher got ",
                                           SignalText(interrupted_by_),
@@ -152,12 +161,24 @@ void Supervisor::TakeSignals() {
       continue;
     }
     interrupted_by_ = signal;
+    held_back_ = true;
     CancelStarts();
-    SignalWorkers(signal,
-                  absl::StrCat("the launcher got ", SignalText(signal)));
-    kill_at_ = absl::Now() + options_.grace;
-    why_kill_ = NotEnded(options_.grace, SignalText(signal));
   }
+}
+
+void Supervisor::ForwardIfAllowed() {
+  if (!held_back_) return;
+  const bool may =
+      !options_.may_forward || options_.may_forward(interrupted_by_);
+  if (may) Forward();
+}
+
+void Supervisor::Forward() {
+  held_back_ = false;
+  const std::string text = SignalText(interrupted_by_);
+  SignalWorkers(interrupted_by_, absl::StrCat("the launcher got ", text));
+  kill_at_ = absl::Now() + options_.grace;
+  why_kill_ = NotEnded(options_.grace, text);
 }
 
 void Supervisor::TakeOutput(Entry& entry) {

@@ -1,6 +1,7 @@
 // Runs named child processes until all have ended, on the calling thread.
 //
-//   SIGINT, SIGTERM, SIGHUP ─▶ forwarded; again, or after `grace`: SIGKILL
+//   SIGINT, SIGTERM, SIGHUP ─▶ forwarded, once may_forward allows it; again, or
+//                              after `grace`: SIGKILL
 //   a child ends ────────────▶ on_ending (a launcher reports it as evidence),
 //                              which may start the worker again, or go on
 //                              without it: then the failure does not count,
@@ -37,6 +38,9 @@ struct SupervisorOptions {
   // ended the child, ProcessExit::why_signalled has the reason.
   std::function<void(const std::string& name, pid_t pid, const ProcessExit&)>
       on_ending;
+  // Called when a signal has arrived, and then every tenth of a second until it
+  // returns true or another signal arrives: the first is forwarded then.
+  std::function<bool(int signal)> may_forward;
   // Called if a worker cannot be started again when that is due.
   std::function<void(const std::string& name, const absl::Status&)>
       on_not_started;
@@ -103,6 +107,8 @@ class Supervisor {
   };
 
   void TakeSignals();
+  void ForwardIfAllowed();
+  void Forward();
   void TakeOutput(Entry& entry);
   void TakeEndings();
   void NoteEnding(Entry& entry, const ProcessExit& ending);
@@ -122,6 +128,7 @@ class Supervisor {
   int signals_ = -1;  // a signalfd
   sigset_t mask_before_;
   int interrupted_by_ = 0;
+  bool held_back_ = false;  // that signal is not forwarded yet
   int first_failure_ = 0;
   bool background_told_ = false;  // whether it got SIGTERM
   absl::Time terminate_at_ = absl::InfiniteFuture();

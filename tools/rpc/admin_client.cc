@@ -310,6 +310,29 @@ absl::Status AdminClient::DeleteJob(const JobName& job, bool keep) {
   });
 }
 
+absl::StatusOr<JobView> AdminClient::SaveJob(const JobName& job,
+                                             const std::string& reason) {
+  return CallSaveJob(job, /*ask_only=*/false, reason);
+}
+
+absl::StatusOr<JobView> AdminClient::AskOfSaves(const JobName& job) {
+  return CallSaveJob(job, /*ask_only=*/true, "");
+}
+
+absl::StatusOr<JobView> AdminClient::CallSaveJob(const JobName& job,
+                                                 bool ask_only,
+                                                 const std::string& reason) {
+  auto request = About<v1::SaveJobRequest>(job, options_.token);
+  request.set_ask_only(ask_only);
+  request.set_reason(ToUtf8(reason));
+  v1::SaveJobResponse response;
+  absl::Status status = stubs_->Try(options_, [&](auto& stub, auto& context) {
+    return stub.SaveJob(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  return proto::FromProto(response.view());
+}
+
 absl::Status AdminClient::ReportEvidence(const JobName& job,
                                          const protocol::Evidence& evidence) {
   auto request = About<v1::ReportEvidenceRequest>(job, options_.token);

@@ -70,10 +70,20 @@ class AdminClient {
   absl::Status StopJob(const JobName& job, const std::string& reason);
   // Deletes a job that is over; `keep`: only frees its name.
   absl::Status DeleteJob(const JobName& job, bool keep);
+  // Has all ranks save, or asks only how saving stands: the epoch, the state
+  // and the checkpoints of the job, before the request. A worker's token
+  // suffices.
+  absl::StatusOr<JobView> SaveJob(const JobName& job,
+                                  const std::string& reason);
+  absl::StatusOr<JobView> AskOfSaves(const JobName& job);
+
   absl::Status ReportEvidence(const JobName& job,
                               const protocol::Evidence& evidence);
 
  private:
+  absl::StatusOr<JobView> CallSaveJob(const JobName& job, bool ask_only,
+                                      const std::string& reason);
+
   absl::Status AskAsWorker(const JobName& job);
 
   struct Stubs;

@@ -229,7 +229,16 @@ TEST(WorkerTokenTest, OpensWhatWorkersNeedAndNothingElse) {
   EXPECT_EQ(
       ask(evidence, v1::ReportEvidenceResponse(), &Stub::ReportEvidence, ""),
       StatusCode::kUnauthenticated);
+  v1::SaveJobRequest save;
+  EXPECT_EQ(ask(save, v1::SaveJobResponse(), &Stub::SaveJob, ""),
+            StatusCode::kUnauthenticated);
   EXPECT_THAT(ask_all("operator"), testing::Each(StatusCode::kOk));
+  // Admitted, but the job is over.
+  EXPECT_EQ(ask(save, v1::SaveJobResponse(), &Stub::SaveJob, "worker"),
+            StatusCode::kFailedPrecondition);
+  save.set_ask_only(true);
+  EXPECT_EQ(ask(save, v1::SaveJobResponse(), &Stub::SaveJob, "worker"),
+            StatusCode::kOk);
 }
 
 // The token may be in a field that this version does not know.
