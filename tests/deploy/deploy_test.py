@@ -58,7 +58,7 @@ class DaemonTest(unittest.TestCase):
     def commands(self):
         return {
             "Dockerfile": Dockerfile().command("coordinator")[1:],
-            **{overlay: container_of(golden(overlay).coordinator)["args"] for overlay in OVERLAYS},
+            **{overlay: container_of(golden(overlay).coordinator)["args"] for overlay in ("local", "production")},
             "lockstepd.service": Unit(unit_text()).command()[1:],
         }
 
@@ -69,6 +69,16 @@ class DaemonTest(unittest.TestCase):
                 daemon.process.send_signal(signal.SIGTERM)
                 said = daemon.process.communicate(timeout=PATIENCE)[1]
                 self.assertEqual(daemon.process.returncode, 0, said)
+
+    def test_one_of_several_waits_for_etcd_with_these_flags(self):
+        words = container_of(golden("ha").coordinator)["args"]
+        with running_daemon(PROGRAMS["lockstepd"], words, self.folder) as daemon:
+            line = next(line for line in daemon.process.stderr if "health" not in line)
+            self.assertIn("no member of etcd answers", line)
+            self.assertIn("127.0.0.1:1", line)
+            daemon.process.send_signal(signal.SIGTERM)
+            said = daemon.process.communicate(timeout=PATIENCE)[1]
+            self.assertEqual(daemon.process.returncode, 0, said)
 
     def test_it_refuses_a_flag_it_does_not_know(self):
         done = subprocess.run([PROGRAMS["lockstepd"], "--no_such_flag"], capture_output=True, check=False)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 GOLDEN = ROOT / "tests/golden/kubernetes"
-OVERLAYS = ("local", "production")
+OVERLAYS = ("ha", "local", "production")
 KUBECTL_MIN = (1, 27)  # the first whose kustomize renders components as here
 
 
@@ -105,9 +105,14 @@ def launcher_and_program(words):
 
 
 def environment_of(container):
-    """{name: value}; of a field, its path."""
-    return {entry["name"]: entry.get("value") or entry["valueFrom"]["fieldRef"]["fieldPath"]
-            for entry in container.get("env", [])}
+    """{name: value}; of a field, its path; of a ConfigMap, its name and key."""
+    found = {}
+    for entry in container.get("env", []):
+        source = entry.get("valueFrom", {})
+        config = source.get("configMapKeyRef", {})
+        found[entry["name"]] = (entry.get("value") or source.get("fieldRef", {}).get("fieldPath") or
+                                f"{config.get('name')}/{config.get('key')}")
+    return found
 
 
 def port_of(address):

@@ -88,15 +88,16 @@ class PolicyTest(unittest.TestCase):
         self.assertNotEqual(list(policy.one_pod_a_node(cluster)), [])
 
     def test_each_rule_notices_what_breaks_it(self):
-        for name, breaks in BROKEN.items():
+        for overlay, name, breaks in [*(("production", *entry) for entry in BROKEN.items()),
+                                      *(("ha", *entry) for entry in BROKEN_HA.items())]:
             for number, break_it in enumerate(breaks):
-                with self.subTest(name, number=number):
-                    cluster = golden("production")
+                with self.subTest(name, overlay=overlay, number=number):
+                    cluster = golden(overlay)
                     break_it(cluster)
                     self.assertNotEqual(list(policy.RULES[name](cluster)), [])
 
     def test_each_rule_has_what_breaks_it(self):
-        self.assertEqual(set(BROKEN), set(policy.RULES))
+        self.assertEqual({*BROKEN, *BROKEN_HA}, set(policy.RULES))
 
     def test_images_are_those_of_the_dockerfile(self):
         cluster = golden("local")
@@ -349,6 +350,41 @@ BROKEN = {
         lambda c: pod_of(c.coordinator).update(terminationGracePeriodSeconds=1),
         lambda c: pod_of(c.workers).update(terminationGracePeriodSeconds=20),
         lambda c: replace_flag(c.workers, "--grace", "--grace=30"),
+    ],
+}
+
+# With three coordinators.
+BROKEN_HA = {
+    "several_coordinators_share_a_journal": [
+        lambda c: c.coordinator["spec"].update(replicas=1),
+        lambda c: c.coordinator["spec"].update(volumeClaimTemplates=[{"metadata": {"name": "journal"}}]),
+        lambda c: replace_flag(c.coordinator, "--journal", "--journal=etcd://etcd:2379/lockstep"),
+        lambda c: container_of(c.coordinator).pop("env"),
+        lambda c: c.of("Service", "coordinator")["spec"].pop("clusterIP"),
+        lambda c: c.of("Service", "coordinator")["spec"].pop("publishNotReadyAddresses"),
+        lambda c: pod_of(c.coordinator).pop("affinity"),
+        lambda c: pod_of(c.coordinator).pop("topologySpreadConstraints"),
+    ],
+    "what_is_mounted_exists": [
+        lambda c: c.get("ConfigMap", "lockstep-etcd")["data"].pop("members"),
+    ],
+    "files_of_secrets_are_mounted": [
+        lambda c: replace_flag(c.coordinator, "--etcd_tls"),
+    ],
+    "secrets_are_readable_by_the_daemon_only": [
+        lambda c: secret_volume(c.coordinator, "etcd-tls").pop("defaultMode"),
+    ],
+    "the_coordinator_is_probed": [
+        lambda c: container_of(c.coordinator)["readinessProbe"]["grpc"].pop("service"),
+        lambda c: container_of(c.coordinator)["livenessProbe"]["grpc"].pop("service"),
+    ],
+    "connections_are_limited": [
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"].update(egress=[]),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["egress"][0].pop("to"),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["egress"][1].pop("ports"),
+    ],
+    "evictions_are_limited": [
+        lambda c: c.of("PodDisruptionBudget", "coordinator")["spec"].update(maxUnavailable=2),
     ],
 }
 

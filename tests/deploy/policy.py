@@ -39,6 +39,14 @@ def selects(selector, labels):
     return bool(selector) and selector.items() <= labels.items()
 
 
+def journal_of(cluster):
+    return flags_of(container_of(cluster.coordinator)["args"]).get("--journal") or "memory"
+
+
+def is_in_etcd(cluster):
+    return journal_of(cluster).startswith("etcd://")
+
+
 def named(entries, name):
     """The entry of that name; {} if there is none."""
     return next((entry for entry in entries if entry["name"] == name), {})
@@ -160,6 +168,10 @@ def what_is_mounted_exists(cluster):
         for volume in pod_of(workload).get("volumes", []):
             if "configMap" in volume and cluster.get("ConfigMap", volume["configMap"]["name"]) is None:
                 yield f"{name_of(workload)} mounts ConfigMap {volume['configMap']['name']}, which is not there"
+        for entry in container_of(workload).get("env", []):
+            config = entry.get("valueFrom", {}).get("configMapKeyRef")
+            if config and config["key"] not in (cluster.get("ConfigMap", config["name"]) or {}).get("data", {}):
+                yield f"{name_of(workload)}: {entry['name']} is of no ConfigMap"
 
 
 # --- Secrets and TLS ------------------------------------------------------------------------
@@ -200,7 +212,8 @@ def files_of_secrets_are_mounted(cluster):
         volumes = pod_of(workload).get("volumes", [])
         mounted = {mount["mountPath"] for mount in container_of(workload).get("volumeMounts", [])
                    if "secret" in named(volumes, mount["name"])}
-        for flag in files[workload["kind"]]:
+        is_client = workload is cluster.coordinator and is_in_etcd(cluster)
+        for flag in (*files[workload["kind"]], *(["--etcd_tls"] if is_client else [])):
             path = flags.get(flag) or ""
             if path not in mounted and path.rpartition("/")[0] not in mounted:
                 yield f"{name_of(workload)}: {flag} is not in a secret"
@@ -238,16 +251,42 @@ def certificates_are_those_that_are_mounted(cluster):
 @rule
 def one_coordinator_has_the_journal(cluster):
     spec = cluster.coordinator["spec"]
-    if spec.get("replicas") != 1:
-        yield f"{spec.get('replicas')} coordinators would use one journal each"
     if spec.get("podManagementPolicy") != "Parallel":
         yield "a pod that is never ready blocks its successor"
-    journal = flags_of(container_of(cluster.coordinator)["args"]).get("--journal") or "memory"
+    if is_in_etcd(cluster):
+        return
+    if spec.get("replicas") != 1:
+        yield f"{spec.get('replicas')} coordinators would use one journal each"
+    journal = journal_of(cluster)
     mount = named(container_of(cluster.coordinator)["volumeMounts"], "journal")
     claims = {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])}
     # Below the mount, whose mode is the volume's: the daemon wants a folder of its own.
     if "journal" not in claims or journal.rpartition("/")[0] != mount.get("mountPath"):
         yield f"the journal {journal} is not on the volume"
+
+
+@rule
+def several_coordinators_share_a_journal(cluster):
+    """In etcd: one leads, and the others refuse connections."""
+    if not is_in_etcd(cluster):
+        return
+    spec, pod = cluster.coordinator["spec"], pod_of(cluster.coordinator)
+    if spec.get("replicas") not in (2, 3):
+        yield f"{spec.get('replicas')} coordinators: one leads, and one or two wait"
+    if spec.get("volumeClaimTemplates"):
+        yield "a pod waits for a volume that nothing uses"
+    members = journal_of(cluster).removeprefix("etcd://").partition("/")[0]
+    if members != "$(ETCD_MEMBERS)" or "ETCD_MEMBERS" not in environment_of(container_of(cluster.coordinator)):
+        yield f"the members of etcd, {members}, are not those of the ConfigMap"
+    service = cluster.of("Service", "coordinator")["spec"]
+    if service.get("clusterIP") != "None" or service.get("publishNotReadyAddresses") is not True:
+        yield "clients would be sent to a coordinator that waits, and to no other one"
+    hosts = pod.get("affinity", {}).get("podAntiAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    if not any(term["topologyKey"] == "kubernetes.io/hostname"
+               and selects(term["labelSelector"]["matchLabels"], labels_of(cluster.coordinator)) for term in hosts):
+        yield "two coordinators may be on one node"
+    if "topology.kubernetes.io/zone" not in {one["topologyKey"] for one in pod.get("topologySpreadConstraints", [])}:
+        yield "all coordinators may be in one zone"
 
 
 @rule
@@ -264,6 +303,10 @@ def the_coordinator_is_probed(cluster):
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         if container.get(probe, {}).get("grpc", {}).get("port") != health:
             yield f"{probe} does not ask port {health}"
+        # If the one that leads alone were ready, a rollout would wait for the others for ever, and
+        # the budget would forbid to evict it.
+        if is_in_etcd(cluster) and container.get(probe, {}).get("grpc", {}).get("service") != "alive":
+            yield f"{probe} fails while a coordinator waits"
     startup = container.get("startupProbe", {})
     if startup.get("periodSeconds", 10) * startup.get("failureThreshold", 3) < 30:
         yield "it gets less than 30 s to read its journal"
@@ -434,8 +477,13 @@ def connections_are_limited(cluster):
             return
         if "Ingress" not in policies[component].get("policyTypes", []):
             yield f"everybody reaches the {component}"
-    if "Egress" not in policies["coordinator"]["policyTypes"] or policies["coordinator"].get("egress"):
-        yield "the coordinator connects to others"
+    egress = policies["coordinator"].get("egress", [])
+    reached = sorted(str(port.get("port")) for way in egress for port in way.get("ports", [{}]))
+    wanted = ["2379", "53", "53"] if is_in_etcd(cluster) else []
+    if "Egress" not in policies["coordinator"]["policyTypes"] or reached != wanted:
+        yield f"the coordinator connects to others: {reached}"
+    if not all(way.get("to") and all("podSelector" in peer for peer in way["to"]) for way in egress):
+        yield "the coordinator connects to everybody at a port"
     flags = flags_of(container_of(cluster.coordinator)["args"])
     ports = [port for entry in policies["coordinator"].get("ingress", []) for port in entry.get("ports", [{}])]
     if [port.get("port") for port in ports] != [port_of(flags["--listen"])]:

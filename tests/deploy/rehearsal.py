@@ -49,9 +49,10 @@ def running_daemon(program, words, folder):
 
 
 def rehearsed(words, folder):
-    """The flags with free ports, and journal, certificates and tokens in `folder`."""
+    """The flags with free ports, and journal, certificates and tokens in `folder`; an etcd that is away."""
     line = re.sub(r"(0\.0\.0\.0|127\.0\.0\.1):\d+", r"\1:0", " ".join(words))
-    line = re.sub(r"(--journal[ =])\S+", rf"\1{folder}/journal", line)
+    line = re.sub(r"(--journal[ =])(?!etcd:)\S+", rf"\1{folder}/journal", line)
+    line = line.replace("$(ETCD_MEMBERS)", "127.0.0.1:1").replace(f"{SECRETS}/etcd-tls", f"{folder}/certs/worker")
     line = line.replace(f"{SECRETS}/tls", f"{folder}/certs/coordinator")
     return line.replace(f"{SECRETS}/tokens", f"{folder}/tokens").split()
 

@@ -98,12 +98,12 @@ class Etcd:
 class Daemon:
     """A coordinator, with the lines of its log."""
 
-    def __init__(self, folder, port, name, journal, flags=()):
+    def __init__(self, folder, port, name, journal, flags=(), host=HOST):
         self.port = port
         self.path = folder / f"{name}.log"
         with open(self.path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [OPTIONS.bin / "lockstepd", "--listen", f"{HOST}:{port}", "--journal", journal,
+                [OPTIONS.bin / "lockstepd", "--listen", f"{host}:{port}", "--journal", journal,
                  *flags], stdout=subprocess.DEVNULL, stderr=log)
 
     def log(self):
@@ -134,6 +134,7 @@ class FailoverCase(unittest.TestCase):
         self.daemons = []
         self.run = None
         self.asked = self.addresses()  # by lockstepctl
+        self.inside = ()  # what starts lockstepctl and workers
         self.addCleanup(self.end_all)
         self.etcd = self.start_etcd()
         self.addCleanup(self.etcd.end)
@@ -158,11 +159,11 @@ class FailoverCase(unittest.TestCase):
                 self.fail(f"{what}: not within {PATIENCE} s\n{logs}")
             time.sleep(0.01)
 
-    def start_daemon(self, port=None, etcd=None, flags=()):
+    def start_daemon(self, port=None, etcd=None, flags=(), host=HOST):
         """On one of two ports, in turn, unless `port` says another one: the one before on it is dead."""
         number = len(self.daemons)
         daemon = Daemon(self.folder, port or 7001 + number % 2, f"daemon-{number}",
-                        f"etcd://{etcd or self.etcd.addresses()}/lockstep/test", flags)
+                        f"etcd://{etcd or self.etcd.addresses()}/lockstep/test", flags, host)
         self.daemons.append(daemon)
         return daemon
 
@@ -182,13 +183,13 @@ class FailoverCase(unittest.TestCase):
         self.output = open(self.folder / "output", "w+", encoding="utf-8")
         self.addCleanup(self.output.close)
         self.run = subprocess.Popen(
-            [OPTIONS.bin / "lockstepctl", "run", "--address", self.addresses(), "-n", "2",
+            [*self.inside, OPTIONS.bin / "lockstepctl", "run", "--address", self.asked, "-n", "2",
              "--job", "trained", "--", OPTIONS.bin / "recovering", "100000000"],
             stdout=self.output, stderr=subprocess.STDOUT)
         self.await_that(lambda: self.step() > 0, "the job trains")
 
     def ctl(self, *words):
-        return subprocess.run([OPTIONS.bin / "lockstepctl", "--address", self.asked, *words],
+        return subprocess.run([*self.inside, OPTIONS.bin / "lockstepctl", "--address", self.asked, *words],
                               capture_output=True, text=True, timeout=PATIENCE, check=False)
 
     def step(self):

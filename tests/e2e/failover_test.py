@@ -7,6 +7,7 @@ it took until a worker was told something by the next one.
 """
 
 import argparse
+import shutil
 import signal
 import statistics
 import subprocess
@@ -60,6 +61,30 @@ class FailoverTest(FailoverCase):
         self.await_progress()
         self.stop_job()
         self.assertNotIn("error", standby.log())
+
+    def test_one_name_may_stand_for_all_coordinators(self):
+        """As that of a headless Service: those that wait refuse connections."""
+        first, second, *rest = HOST.split(".")
+        other = ".".join([first, str(int(second) + 64), *rest])
+        hosts = self.folder / "hosts"
+        hosts.write_text(f"{HOST} coordinators\n{other} coordinators\n", encoding="utf-8")
+        self.inside = ["unshare", "-Urm", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts]
+        if not shutil.which("unshare") or subprocess.run([*self.inside, "true"], check=False,
+                                                         capture_output=True).returncode != 0:
+            self.skipTest("no namespaces here")
+        self.asked = "coordinators:7001"
+        leader = self.start_daemon(port=7001, host=other)
+        self.await_that(leader.leads, "the first one leads")
+        self.start_job()
+        for host in (HOST, other):
+            standby = self.start_daemon(port=7001, host=host)
+            self.await_that(standby.waits, "the next one waits")
+            leader.process.kill()
+            leader.process.wait()
+            self.await_that(lambda: standby.log().count(" resumes") == 2, "both workers resume")
+            self.await_progress()
+            leader = standby
+        self.stop_job()
 
     def test_etcd_may_be_away(self):
         leader, standby = self.start_pair()
