@@ -86,6 +86,27 @@ class FailoverTest(FailoverCase):
             leader = standby
         self.stop_job()
 
+    def test_a_rolling_restart_loses_no_step(self):
+        """Three coordinators are replaced one after the other, as an upgrade does."""
+        coordinators = {port: self.start_daemon(port=port) for port in (7001, 7002, 7003)}
+        self.await_that(lambda: any(one.leads() for one in coordinators.values()), "one leads")
+        self.start_job()
+        terms = set()
+        for port, old in coordinators.items():
+            terms |= {old.term()} if old.leads() else set()
+            old.process.terminate()
+            self.assertEqual(old.process.wait(PATIENCE), 0, old.log())
+            coordinators[port] = new = self.start_daemon(port=port)
+            self.await_that(lambda: new.leads() or new.waits(), "the new one leads or waits")
+            self.await_progress()  # in epoch 1
+            self.change_something()
+        last = next(one for one in coordinators.values() if one.leads())
+        self.assertTrue(terms, "the one that led was replaced")
+        self.assertGreater(last.term(), max(terms))
+        self.stop_job()
+        for daemon in self.daemons:
+            self.assertEqual(daemon.complaints(), [], daemon.log())
+
     def test_etcd_may_be_away(self):
         leader, standby = self.start_pair()
         self.start_job()

@@ -32,7 +32,7 @@ def golden(path):
 
 
 def messages():
-    for path in sorted((ROOT / "tests/golden/wire").glob("*.txt")):
+    for path in sorted((ROOT / "tests/golden/wire").glob("*/*.txt")):
         kind = path.name.split(".")[0]
         if kind not in MESSAGES:
             continue
@@ -97,7 +97,8 @@ def plans(lockstepctl, folder):
 def plan_bytes(lockstepctl, folder):
     for plan in plans(lockstepctl, folder):
         yield plan.read_bytes()
-    yield golden(ROOT / "tests/golden/wire/plan.txt")
+    for path in sorted((ROOT / "tests/golden/wire").glob("*/plan.txt")):
+        yield golden(path)
 
 
 MANIFEST = b"""{"version":1,
@@ -155,7 +156,7 @@ def certificates(lockstepctl, folder):
 
 def journals(lockstepd, folder):
     """Frames, records, and the files of a journal that a daemon has written."""
-    for path in sorted((ROOT / "tests/golden/wire").glob("record.*.txt")):
+    for path in sorted((ROOT / "tests/golden/wire").glob("*/record.*.txt")):
         yield b"\0" + golden(path)
     yield bytes([1, 9, 0]) + b"".join(bytes([len(text)]) + text for text in (b"one", b"two", b""))
     yield bytes([1, 1, 30]) + b"".join(bytes([len(text)]) + text for text in (b"one", b"two", b"3"))
