@@ -157,22 +157,40 @@ void Leadership::Renew(Deadline fresh) {
     const auto left = client_->RenewLease(lease_, leads.Left());
     if (left.ok() && *left > absl::ZeroDuration() && !leads.Passed()) {
       leads = from_now;
+      const absl::Status key = CheckKey(leads.Left());
+      if (absl::IsAborted(key)) return Lose(key);
       continue;
     }
     if (!leads.Passed() && !left.ok() && !absl::IsCancelled(left.status())) {
       continue;
     }
-    {
-      MutexLock lock(&mutex_);
-      if (stopping_) return;
-    }
-    options_.on_lost(absl::AbortedError(
-        absl::StrCat("this coordinator leads no more: its lease in etcd ",
+    return Lose(absl::AbortedError(
+        absl::StrCat("its lease in etcd ",
                      left.ok() ? "has ended"
                                : absl::StrCat("could not be renewed in time: ",
                                               left.status().message()))));
-    return;
   }
+}
+
+absl::Status Leadership::CheckKey(absl::Duration timeout) {
+  const auto page = client_->Read({fence_.key, ""}, 1, 0, timeout);
+  if (!page.ok()) return page.status();
+  const bool is_own = !page->keys.empty() &&
+                      page->keys.front().created == fence_.created &&
+                      page->keys.front().lease == lease_;
+  if (is_own) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "something else than a coordinator ",
+      page->keys.empty() ? "removed " : "wrote ", fence_.key, " in etcd"));
+}
+
+void Leadership::Lose(const absl::Status& why) {
+  {
+    MutexLock lock(&mutex_);
+    if (stopping_) return;
+  }
+  options_.on_lost(absl::AbortedError(
+      absl::StrCat("this coordinator leads no more: ", why.message())));
 }
 
 }  // namespace lockstep::etcd

@@ -11,7 +11,9 @@
 // workers refuse messages of a lower term.
 //
 // A leader that cannot renew its lease in time stops leading by itself, a
-// little before etcd gives the key to another one.
+// little before etcd gives the key to another one. So does one whose key was
+// removed or overwritten: its lease would live on, and it would go on to serve
+// beside the next one until it writes.
 //
 // Threads: one for Await and the destructor; on_lost is called on ls-lease.
 // Errors:  those of Client.
@@ -79,6 +81,9 @@ class Leadership {
                                          const LeadershipOptions& options);
 
   void Renew(Deadline leads);
+  // Aborted: the key is there no more, or is another one's.
+  absl::Status CheckKey(absl::Duration timeout);
+  void Lose(const absl::Status& why);
 
   Client* const client_;
   const LeadershipOptions options_;

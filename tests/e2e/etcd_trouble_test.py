@@ -297,9 +297,8 @@ class ForeignKeyTest(FailoverCase):
         leader, standby = self.start_pair()
         self.start_job()
         self.etcd.put(self.KEY, "overwritten")
+        self.assertEqual(leader.process.wait(PATIENCE), 1, "it looks at its key")
         self.await_that(lambda: "has no lease" in standby.log(), "the standby says it")
-        self.ctl("pause", "trained")
-        self.assertEqual(leader.process.wait(PATIENCE), 1)
         self.assertEqual(len([line for line in leader.complaints() if " error " in line]), 1,
                          leader.log())
         self.assertIn("leads no more", leader.complaints()[0])

@@ -180,6 +180,38 @@ TEST_F(LeadershipTest, OneThatCannotRenewLeadsNoMore) {
   etcd_.Continue();
 }
 
+// Though its lease lives on.
+TEST_F(LeadershipTest, OneWhoseKeyIsRemovedLeadsNoMore) {
+  Candidate a(etcd_, "a");
+  ASSERT_TRUE(a.Leads());
+  Client client({etcd_.address()}, grpc::InsecureChannelCredentials());
+  ASSERT_TRUE(
+      client
+          .Commit({.fence = {"cluster/leader", static_cast<int64_t>(a.term())},
+                   .deletes = {{"cluster/leader", ""}}},
+                  absl::Seconds(10))
+          .ok());
+  const absl::Time begin = absl::Now();
+  const absl::Status lost = a.AwaitLost();
+  EXPECT_EQ(lost.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(lost.message()), HasSubstr("removed cluster/leader"));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(2));
+}
+
+TEST_F(LeadershipTest, OneWhoseKeyIsOverwrittenLeadsNoMore) {
+  Candidate a(etcd_, "a");
+  ASSERT_TRUE(a.Leads());
+  Client client({etcd_.address()}, grpc::InsecureChannelCredentials());
+  ASSERT_TRUE(
+      client
+          .Commit({.fence = {"cluster/leader", static_cast<int64_t>(a.term())},
+                   .puts = {{.key = "cluster/leader", .value = "a note"}}},
+                  absl::Seconds(10))
+          .ok());
+  EXPECT_THAT(std::string(a.AwaitLost().message()),
+              HasSubstr("wrote cluster/leader"));
+}
+
 TEST_F(LeadershipTest, AnEtcdThatStartsAgainChangesNothing) {
   Candidate a(etcd_, "a");
   ASSERT_TRUE(a.Leads());
