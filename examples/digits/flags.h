@@ -53,12 +53,17 @@ inline void Declare(CommandLine& line, SaveOptions& save) {
       .Positive()
       .ShowDefault();
   line.AddFlag("--resume", &save.resume, "begin with the newest checkpoint");
+  line.AddFlag("--if-saved", &save.if_saved,
+               "with --resume: begin with step 0 if there is none");
 }
 
 inline absl::Status CheckSave(const SaveOptions& save,
                               const std::string& device) {
   if (save.resume && save.directory.empty()) {
     return absl::InvalidArgumentError("--resume wants --state");
+  }
+  if (save.if_saved && !save.resume) {
+    return absl::InvalidArgumentError("--if-saved wants --resume");
   }
   if (save.directory.empty() || device == "cpu") return absl::OkStatus();
   return absl::InvalidArgumentError("--state wants --device cpu");

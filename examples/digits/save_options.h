@@ -12,6 +12,7 @@ struct SaveOptions {
   std::string directory;  // empty: nothing is saved
   int64_t save_every = 10;
   bool resume = false;    // begin with the newest checkpoint
+  bool if_saved = false;  // with `resume`: at step 0 if there is none
   bool recovers = false;  // newcomers get the state from other workers
 };
 

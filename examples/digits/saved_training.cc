@@ -52,6 +52,7 @@ absl::StatusOr<int64_t> SavedTraining<T>::Open(Sgd<T>& sgd) {
   checkpointer_ = *std::move(checkpointer);
   if (!options_.resume) return 0;
   const absl::StatusOr<TrainingState> saved = checkpointer_->Load();
+  if (options_.if_saved && absl::IsNotFound(saved.status())) return 0;
   if (!saved.ok()) return saved.status();
   absl::Status fits = CheckRecipe(*saved);
   if (!fits.ok()) return fits;

@@ -355,6 +355,16 @@ BROKEN = {
 
 # With three coordinators.
 BROKEN_HA = {
+    "pods_get_time_to_end": [
+        lambda c: pod_of(c.workers).update(terminationGracePeriodSeconds=30),
+    ],
+    "what_is_saved_is_shared_and_read_again": [
+        lambda c: replace_flag(c.workers, "--state"),
+        lambda c: replace_flag(c.workers, "--resume"),
+        lambda c: replace_flag(c.workers, "--if-saved"),
+        lambda c: replace_flag(c.workers, "--state", "--state=/tmp/digits"),
+        lambda c: c.of("PersistentVolumeClaim", "worker")["spec"].update(accessModes=["ReadWriteOnce"]),
+    ],
     "several_coordinators_share_a_journal": [
         lambda c: c.coordinator["spec"].update(replicas=1),
         lambda c: c.coordinator["spec"].update(volumeClaimTemplates=[{"metadata": {"name": "journal"}}]),
@@ -367,6 +377,7 @@ BROKEN_HA = {
     ],
     "what_is_mounted_exists": [
         lambda c: c.get("ConfigMap", "lockstep-etcd")["data"].pop("members"),
+        lambda c: remove(c, "PersistentVolumeClaim", "worker"),
     ],
     "files_of_secrets_are_mounted": [
         lambda c: replace_flag(c.coordinator, "--etcd_tls"),

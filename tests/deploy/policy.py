@@ -168,6 +168,9 @@ def what_is_mounted_exists(cluster):
         for volume in pod_of(workload).get("volumes", []):
             if "configMap" in volume and cluster.get("ConfigMap", volume["configMap"]["name"]) is None:
                 yield f"{name_of(workload)} mounts ConfigMap {volume['configMap']['name']}, which is not there"
+            claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+            if claim and cluster.get("PersistentVolumeClaim", claim) is None:
+                yield f"{name_of(workload)} mounts the claim {claim}, which is not there"
         for entry in container_of(workload).get("env", []):
             config = entry.get("valueFrom", {}).get("configMapKeyRef")
             if config and config["key"] not in (cluster.get("ConfigMap", config["name"]) or {}).get("data", {}):
@@ -521,9 +524,30 @@ def pods_get_time_to_end(cluster):
     if coordinator < 15:
         yield f"the coordinator is killed after {coordinator} s"
     workers = pod_of(cluster.workers).get("terminationGracePeriodSeconds", 0)
-    grace = int(flags_of(container_of(cluster.workers)["args"]).get("--grace") or 10)
-    if workers < grace + 5:
-        yield f"the launcher is killed after {workers} s, and gives its workers {grace} s"
+    flags = flags_of(container_of(cluster.workers)["args"])
+    grace = int(flags.get("--grace") or 10)
+    saves = int(flags.get("--save-on-term") or 0)
+    if workers < saves + grace + 5:
+        yield f"the launcher is killed after {workers} s, saves for {saves} s and gives its workers {grace} s"
+
+
+@rule
+def what_is_saved_is_shared_and_read_again(cluster):
+    launcher, program = launcher_and_program(container_of(cluster.workers)["args"])
+    folder = flags_of(program).get("--state")
+    if not folder:
+        if flags_of(launcher).get("--save-on-term"):
+            yield "SIGTERM waits for a checkpoint that the program does not write"
+        return
+    if not {"--resume", "--if-saved"} <= set(flags_of(program)):
+        yield "a job that is applied again does not begin with its checkpoint"
+    mounts = container_of(cluster.workers).get("volumeMounts", [])
+    inside = [mount["name"] for mount in mounts if folder.startswith(mount["mountPath"] + "/")]
+    claims = [volume["persistentVolumeClaim"]["claimName"] for volume in pod_of(cluster.workers)["volumes"]
+              if volume["name"] in inside and "persistentVolumeClaim" in volume]
+    if not any((cluster.get("PersistentVolumeClaim", claim) or {}).get("spec", {}).get("accessModes") ==
+               ["ReadWriteMany"] for claim in claims):
+        yield f"{folder} is on no volume that all pods share"
 
 
 def one_pod_a_node(cluster):
