@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import inspect
 import os
 import re
 import shutil
@@ -26,6 +27,10 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[2] / "build/bare"
 RELEASE = "bookworm"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Those that this machine trusts, among them perhaps that of a mirror. Packages write the file of
+# that name in the root anew.
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+AUTHORITIES_THERE = "/etc/ssl/of-the-host.crt"
 PROGRAMS = ("debootstrap", "unshare", "nsenter", "chroot", "ip")
 
 
@@ -99,9 +104,11 @@ class Root:
 
 
 def environment():
-    proxies = {name: value for name, value in os.environ.items()
+    settings = {name: value for name, value in os.environ.items()
                if name.lower().endswith("_proxy") or name.startswith("PIP_")}
-    return {"PATH": PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **proxies}
+    if AUTHORITIES.exists():
+        settings["PIP_CERT"] = AUTHORITIES_THERE
+    return {"PATH": PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **settings}
 
 
 def bootstrap(path):
@@ -115,11 +122,12 @@ def bootstrap(path):
         "".join(f"deb {uri} {suite} {component}\n" for suite, component, uri in mirrors()))
     # Proxies and such of this machine's apt.
     ours = [line for line in output_of("apt-config", "dump").splitlines() if re.match(r"Acquire::https?::", line)]
+    if AUTHORITIES.exists():
+        (root / AUTHORITIES_THERE).parent.mkdir(exist_ok=True)
+        shutil.copy(AUTHORITIES, root / AUTHORITIES_THERE)
+        ours.append(f'Acquire::https::CAInfo "{AUTHORITIES_THERE}";')
     (root / "etc/apt/apt.conf.d/90of-the-host").write_text("".join(f"{line}\n" for line in ours))
-    for file in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
-        if Path(file).exists():
-            (root / file).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, root / file)
+    shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
     # Nothing here outlives a crash of the machine, and no package starts a daemon.
     (root / "etc/dpkg/dpkg.cfg.d/unsafe-io").write_text("force-unsafe-io\n")
@@ -131,7 +139,7 @@ def bootstrap(path):
 
 def cached(name, key, make):
     """The root `name`: make(path) makes it, unless it was made with the same key."""
-    digest = hashlib.sha256(repr((key, mirrors())).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((key, mirrors(), inspect.getsource(bootstrap))).encode()).hexdigest()[:16]
     path = FOLDER / f"{name}-{digest}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
@@ -176,7 +184,10 @@ def remove(path):
 
 @contextlib.contextmanager
 def scratch():
-    folder = tempfile.mkdtemp(prefix="scratch-", dir=FOLDER)
+    for former in FOLDER.glob("scratch-*"):  # of tests that were killed
+        if not Path("/proc", former.name.split("-")[1]).exists():
+            remove(former)
+    folder = tempfile.mkdtemp(prefix=f"scratch-{os.getpid()}-", dir=FOLDER)
     try:
         yield folder
     finally:
@@ -228,7 +239,7 @@ class Host:
     def _command(self, root, words, user):
         # No privileges can be gained, as in a pod.
         return self._inside("chroot", f"--userspec={user}", root.path, "setpriv", "--no-new-privs",
-                            "env", "-i", f"PATH={PATH}", *words)
+                            "--pdeathsig=KILL", "env", "-i", f"PATH={PATH}", *words)
 
     def start(self, root, *words, user):
         """user: USER:GROUP, names of that root or numbers. Standard error is a pipe."""

@@ -64,10 +64,12 @@ class PackagesTest(unittest.TestCase):
     def setUp(self):
         self.root = self.enterContext(bare_root.copied(self.installed))
 
-    def test_each_has_the_project_s_version_and_a_licence(self):
+    def test_each_has_the_project_s_version_a_licence_and_a_place_in_the_manual(self):
+        manual = (ROOT / "docs/operations.md").read_text()
         for deb in self.debs.values():
             with self.subTest(deb.name):
                 package = field(deb, "Package")
+                self.assertIn(f"| `{package}` |", manual)
                 self.assertEqual(field(deb, "Version"), VERSION)
                 self.assertIn(f"./usr/share/doc/{package}/copyright\n", output_of("dpkg-deb", "--contents", deb))
 

@@ -28,7 +28,7 @@ run_test() {
   local filter="${1:-}" selection preset line started=$SECONDS
   refuse_flag test "$filter"
   [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
-  require build test
+  require build test package
   unpack etcd-server etcd
 
   for preset in "${test_presets[@]}"; do
