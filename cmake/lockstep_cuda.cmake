@@ -68,7 +68,6 @@ if(LOCKSTEP_HAS_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   # CMake 3.25 does not know this option of nvcc 13.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
-  find_package(CUDAToolkit REQUIRED)
   # Compresses device code to a sixth of its size: ./run gpu-bundle has it many
   # times.
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.9)
