@@ -271,6 +271,12 @@ void CoordinatorFixture::Follow() {
       << "the records do not replay to what was promised";
 }
 
+EffectList CoordinatorFixture::JoinsAgain(int i) {
+  protocol::Hello again = HelloOf(i);
+  again.generation = {1};
+  return Hello(i, again);
+}
+
 void CoordinatorFixture::KeepSecrets() {
   for (const Effect& effect : effects_) {
     const auto* send = std::get_if<Send>(&effect);

@@ -67,6 +67,8 @@ class CoordinatorFixture {
   // Worker i, of generation 1, reset a data connection.
   static protocol::Evidence ResetBy(int i, const std::string& detail = "");
   EffectList Hello(int i);
+  // As the survivor of the first epoch.
+  EffectList JoinsAgain(int i);
   // A Hello that resumes carries the worker's secret, unless it has another.
   EffectList Hello(uint64_t session, protocol::Hello hello);
   // A worker resumes on another stream.
