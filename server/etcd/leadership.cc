@@ -100,7 +100,8 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
       continue;
     }
     if (!attempt.ok()) return attempt.status();
-    in_trouble = false;
+    if (std::exchange(in_trouble, false))
+      leader.clear();  // say again who leads
     const KeyClaim& claim = attempt->claim;
     if (claim.is_mine) {
       return std::unique_ptr<Leadership>(new Leadership(

@@ -76,8 +76,9 @@ class Candidate {
     MutexLock lock(&mutex_);
     return result_;
   }
-  std::vector<std::string> AwaitLeader() {
-    Await(absl::Seconds(20), [this] { return !leaders_.empty(); });
+  // Waits until it was said `times` times who leads.
+  std::vector<std::string> AwaitLeader(size_t times = 1) {
+    Await(absl::Seconds(20), [&] { return leaders_.size() >= times; });
     MutexLock lock(&mutex_);
     return leaders_;
   }
@@ -234,6 +235,21 @@ TEST_F(LeadershipTest, OneThatWaitsGoesOnWhenEtcdDies) {
   EXPECT_EQ(b.AwaitTrouble(), 1);
   etcd_.Start();
   EXPECT_TRUE(b.Leads()) << b.Result();
+}
+
+TEST_F(LeadershipTest, AfterTroubleItIsSaidAgainWhoLeads) {
+  Client client({etcd_.address()}, grpc::InsecureChannelCredentials());
+  const auto lease = client.GrantLease(600, absl::Seconds(10));
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(
+      client.ClaimKey("cluster/leader", "a", *lease, absl::Seconds(10)).ok());
+  Candidate b(etcd_, "b");
+  EXPECT_THAT(b.AwaitLeader(), ElementsAre("a"));
+  etcd_.Kill();
+  EXPECT_EQ(b.AwaitTrouble(), 1);
+  etcd_.Start();
+  EXPECT_THAT(b.AwaitLeader(2), ElementsAre("a", "a"));
+  b.Cancel();
 }
 
 TEST_F(LeadershipTest, AReasonNotToWaitForEtcdEndsTheWait) {
