@@ -23,6 +23,7 @@ struct CheckpointHistory {
   std::string failure;  // of the newest save that failed
   int64_t failed_step = 0;
   absl::Time failed_at = absl::InfinitePast();
+  uint64_t failures = 0;
 
   // Without the save in progress. `journaled`: from the durable state.
   CheckpointView View(const std::optional<CheckpointName>& journaled,

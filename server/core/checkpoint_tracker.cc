@@ -344,6 +344,7 @@ void CheckpointTracker::Fail(const SaveTotals& totals,
   history_.failure = FaultsText(outcome_.faults, outcome_.faults_more);
   history_.failed_step = totals.step;
   history_.failed_at = context.now();
+  ++history_.failures;
   context.Remember(absl::StrFormat("checkpoint of step %d failed: %s",
                                    totals.step, history_.failure));
 }

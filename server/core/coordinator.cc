@@ -302,6 +302,19 @@ std::vector<LimitUse> Coordinator::LimitUses() const {
   return limits_.Uses(static_cast<int64_t>(live_.size()));
 }
 
+Measurements Coordinator::Measure(absl::Time now) const {
+  Measurements measured{.limits = LimitUses()};
+  for (JobState state = JobState::kForming; state <= JobState::kStopped;
+       state = static_cast<JobState>(static_cast<int>(state) + 1)) {
+    measured.jobs[state] = 0;
+  }
+  for (const auto& [name, job] : jobs_) {
+    ++measured.jobs[job.state()];
+    if (!job.over()) measured.living.push_back(job.Measure(now));
+  }
+  return measured;
+}
+
 std::vector<JobSummary> Coordinator::Jobs() const {
   std::vector<JobSummary> summaries;
   for (const auto& [name, job] : jobs_) summaries.push_back(job.Summary());

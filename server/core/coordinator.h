@@ -47,6 +47,7 @@
 #include "server/core/event.h"
 #include "server/core/job.h"
 #include "server/core/limits.h"
+#include "server/core/measurements.h"
 #include "server/core/refusals.h"
 #include "server/core/secret.h"
 #include "server/core/session_table.h"
@@ -98,6 +99,8 @@ class Coordinator {
   // OK, NotFound or PermissionDenied: whether `token` opens this job.
   absl::Status Authorize(const JobName& job, const std::string& token) const;
   std::vector<LimitUse> LimitUses() const;
+  // Without WorkerViews and texts, so cheaper than Describe.
+  Measurements Measure(absl::Time now) const;
   // All durable promises; equal after a replay of the same records.
   const DurableState& durable() const { return durable_; }
 

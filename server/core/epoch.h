@@ -146,6 +146,8 @@ class Epoch {
   // Both fill in what the epoch knows.
   void Describe(absl::Time now, JobView* view) const;
   void Describe(int rank, absl::Time now, WorkerView* view) const;
+  // Members that stall the others: those of JobView::stalls, and more.
+  int CountStalled(absl::Time now) const;
 
  private:
   EpochContext With(EventContext& event) {
@@ -239,6 +241,7 @@ class Epoch {
   // Ranks wait for the rank's part of a checkpoint, and `stuck` has one.
   bool IsStuck(int rank, absl::Time now) const;
   std::vector<int> StuckRanks(absl::Time now) const;
+  std::vector<int> StalledRanks(const Waits& waits, absl::Time now) const;
   bool BlocksSave(int rank, const std::vector<int>& stuck) const;
   // What the current stage requires of every rank, as a rank lacks it.
   std::string Lack() const;

@@ -121,6 +121,23 @@ std::vector<int> Epoch::StuckRanks(absl::Time now) const {
   return stuck;
 }
 
+// Stuck or late, and waiting for nobody.
+std::vector<int> Epoch::StalledRanks(const Waits& waits, absl::Time now) const {
+  const std::vector<int> stuck = StuckRanks(now);
+  std::vector<int> stalled;
+  for (int rank = 0; rank < members_.size(); ++rank) {
+    const bool waits_for_others = waits.Any(rank) || checkpoints_.Awaits(rank);
+    const bool is_stuck = IsStuck(rank, now) && !AllWaitForPlan() &&
+                          (!waits_for_others || BlocksSave(rank, stuck));
+    if (is_stuck || IsLate(rank, waits, now)) stalled.push_back(rank);
+  }
+  return stalled;
+}
+
+int Epoch::CountStalled(absl::Time now) const {
+  return static_cast<int>(StalledRanks(WhoWaits(), now).size());
+}
+
 // Another rank's verdict may wait for the rank that waits for this one's part.
 bool Epoch::BlocksSave(int rank, const std::vector<int>& stuck) const {
   return !checkpoints_.Lack(rank).empty() &&
@@ -255,23 +272,19 @@ void Epoch::Describe(absl::Time now, JobView* view) const {
       view->buckets.push_back(View(bucket, plan));
     }
   }
-  int stalled = 0;
   const Waits waits = WhoWaits();
-  const std::vector<int> stuck = StuckRanks(now);
   for (int rank = 0; rank < members_.size(); ++rank) {
     for (const int other : waits.For(rank, kWaitsShown)) {
       view->waits.push_back({.waiter = members_.NameAt(rank),
                              .waited_for = members_.NameAt(other),
                              .why = Behind(other, waits)});
     }
-    const bool waits_for_others = waits.Any(rank) || checkpoints_.Awaits(rank);
-    const bool is_stuck = IsStuck(rank, now) && !AllWaitForPlan() &&
-                          (!waits_for_others || BlocksSave(rank, stuck));
-    if (!is_stuck && !IsLate(rank, waits, now)) continue;
-    if (stalled++ < kBlamed) {
-      view->stalls.push_back(
-          {members_.NameAt(rank), BlameSentence(rank, waits, now)});
-    }
+  }
+  int stalled = 0;
+  for (const int rank : StalledRanks(waits, now)) {
+    if (stalled++ >= kBlamed) continue;
+    view->stalls.push_back(
+        {members_.NameAt(rank), BlameSentence(rank, waits, now)});
   }
   if (stalled > kBlamed) {
     view->stalls.push_back({{}, AndMore(stalled - kBlamed)});

@@ -85,6 +85,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
                     ByOperator("drained", durable_.wanted.reason));
   }
   step_ = committed();
+  stepped_at_ = stepped_at();
   context.out.Record(name(),
                      record::EpochFinished{id, cause, step_, unfinished});
   Remember(absl::StrFormat("epoch %d ends: %s", id.value, cause.message),
@@ -227,6 +228,10 @@ std::string Job::WhoIs(const Worker& worker) const {
 
 uint64_t Job::committed() const {
   return epoch_ ? std::max(step_, epoch_->committed()) : step_;
+}
+
+absl::Time Job::stepped_at() const {
+  return epoch_ ? std::max(stepped_at_, epoch_->advanced()) : stepped_at_;
 }
 
 // --- Doing ------------------------------------------------------------------

@@ -56,6 +56,7 @@
 #include "server/core/job_log.h"
 #include "server/core/join_rate.h"
 #include "server/core/link_history.h"
+#include "server/core/measurements.h"
 #include "server/core/recovery_tracker.h"
 #include "server/core/restart_budget.h"
 #include "server/core/roster.h"
@@ -134,6 +135,7 @@ class Job {
   absl::Status Over() const;
   JobView Describe(absl::Time now) const;
   JobSummary Summary() const;
+  JobMeasurements Measure(absl::Time now) const;
   std::shared_ptr<const plan::Plan> FindPlan(const std::string& digest) const;
 
  private:
@@ -266,6 +268,8 @@ class Job {
   std::string WhoIs(const Worker& worker) const;
   // The most steps that any worker is known to have committed, in all epochs.
   uint64_t committed() const;
+  // JobMeasurements::stepped_at
+  absl::Time stepped_at() const;
   WorkerView View(const Worker& worker, absl::Time now) const;
 
   // --- Effects ---
@@ -302,6 +306,8 @@ class Job {
   absl::Time returns_by_ = absl::InfiniteFuture();
   // As committed(), without the live epoch; the next epoch begins there.
   uint64_t step_ = 0;
+  // The same of stepped_at().
+  absl::Time stepped_at_ = absl::InfinitePast();
   // How the lost workers of the last epoch's cause died, as far as it became
   // known after the epoch's end.
   std::map<WorkerName, std::string> proofs_;

@@ -1,4 +1,4 @@
-// The part of Job about its view for operators.
+// The part of Job about its view for operators, and its measurements.
 
 #include <algorithm>
 #include <optional>
@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/core/commands.h"
 #include "server/core/job.h"
 #include "server/core/status_text.h"
 
@@ -81,6 +82,31 @@ JobSummary Job::Summary() const {
     if (worker.state == WorkerState::kReady) ++summary.ready;
   }
   return summary;
+}
+
+JobMeasurements Job::Measure(absl::Time now) const {
+  JobMeasurements measured{.name = name(),
+                           .state = state(),
+                           .epoch = durable_.epoch,
+                           .steps = committed(),
+                           .stepped_at = stepped_at(),
+                           .workers_wanted = epoch_ ? epoch_->members().size()
+                                                    : spec().mesh.WorldSize(),
+                           .stalls = epoch_
+                                         ? epoch_->CountStalled(now)
+                                         : static_cast<int>(Hung(now).size()),
+                           .paused = Wants(durable_.wanted, Command::kPause),
+                           .checkpoint_at = checkpoints_.committed_at,
+                           .saves_failed = checkpoints_.failures};
+  for (const auto& [name, worker] : roster_.workers()) {
+    if (worker.session.value != 0) ++measured.workers;
+  }
+  if (checkpoints_.committed) {
+    measured.checkpoint_step = checkpoints_.committed->step;
+  } else if (durable_.checkpoint) {
+    measured.checkpoint_step = durable_.checkpoint->name.step;
+  }
+  return measured;
 }
 
 std::shared_ptr<const plan::Plan> Job::FindPlan(

@@ -68,6 +68,10 @@ TEST_F(CheckpointsTest, ASaveIsRecordedBeforeTheMemberAndTheOutcomeAreTold) {
   ranks_.Commits(0, absl::OkStatus());
   EXPECT_EQ(fixture_.durable_job().checkpoint->name,
             (CheckpointName{30, 1, 6}));
+  const auto job = fixture_.core().Measure(fixture_.now()).living[0];
+  EXPECT_EQ(job.checkpoint_step, 30);
+  EXPECT_EQ(job.checkpoint_at, fixture_.now());
+  EXPECT_EQ(job.saves_failed, 0u);
 }
 
 TEST_F(CheckpointsTest, AFailureIsDecidedWhenNoRankWritesAnyMore) {
@@ -86,6 +90,7 @@ TEST_F(CheckpointsTest, AFailureIsDecidedWhenNoRankWritesAnyMore) {
   EXPECT_EQ(LastEvent(),
             "checkpoint of step 20 failed: rank 1: RESOURCE_EXHAUSTED: no "
             "space: w");
+  EXPECT_EQ(fixture_.core().Measure(fixture_.now()).living[0].saves_failed, 1u);
   for (const int rank : {0, 1, 2}) ranks_.Wrote(rank, 2, 30);
   EXPECT_EQ(ranks_.Member(), 0) << "the next save is another matter";
 }
