@@ -1,8 +1,8 @@
 // Metrics: one sink that drops everything, and one that records it for tests.
 //
-//   Counter* steps =
-//       metrics->GetCounter({"lockstep_steps_total", {{"job", j}}});
-//   steps->Add();
+//   Counter* ended = metrics->GetCounter(
+//       {"lockstep_epochs_ended_total", {{"cause", "stopped"}}});
+//   ended->Add();
 //
 // Names follow Prometheus: lockstep_ first, the unit and _total last. Equal
 // names and labels are the same metric; metrics of one name have one kind.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -23,7 +24,6 @@
 #include "base/open_files.h"
 #include "base/secret_file.h"
 #include "base/standard_streams.h"
-#include "base/telemetry.h"
 #include "base/text/count.h"
 #include "google/protobuf/stubs/logging.h"
 #include "proto/codec.h"
@@ -32,11 +32,13 @@
 #include "server/core/coordinator.h"
 #include "server/journal/sqlite_store.h"
 #include "server/limit_flags.h"
+#include "server/metrics/metrics_page.h"
 #include "server/observe/log.h"
 #include "server/observe/service_manager.h"
 #include "server/open_journal.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/health_listener.h"
+#include "server/rpc/metrics_listener.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
 #include "server/runtime/replay.h"
@@ -46,6 +48,9 @@ namespace {
 
 // How long calls may take to end when the daemon shuts down.
 constexpr absl::Duration kDrainPatience = absl::Seconds(5);
+
+// How long the last scrape may take to be written then.
+constexpr absl::Duration kMetricsPatience = absl::Milliseconds(200);
 
 // The default on a fixed port, which workers may know. Workers open a stream
 // every 0.7 s at most while it is refused: 300 ms of the session's backoff,
@@ -58,6 +63,7 @@ constexpr int kFiles = proto::kFilesOfGrpc + rpc::ConnectionLimit::kReserve + 8;
 struct DaemonFlags {
   std::string listen = "127.0.0.1:7070";
   std::string health_address;
+  std::string metrics_address;
   std::string port_file;
   std::string tls;
   bool insecure = false;
@@ -78,6 +84,10 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
   line->Add("--health_address", &flags->health_address,
             "HOST:PORT of a second listener with only the gRPC health "
             "service, for probes; may leave this machine");
+  line->Add("--metrics_address", &flags->metrics_address,
+            "HOST:PORT of a listener that serves GET /metrics over HTTP in "
+            "plaintext, for Prometheus: who reaches it learns the names of "
+            "jobs; may leave this machine");
   line->Add("--port_file", &flags->port_file,
             "file to write HOST:PORT to once the daemon serves");
   line->Add("--tls", &flags->tls,
@@ -126,9 +136,12 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   const auto listen = rpc::ParseAddress(flags.listen);
   if (!listen.ok()) return listen.status();
   options.listen = *listen;
-  if (!flags.health_address.empty()) {
-    const auto health = rpc::ParseAddress(flags.health_address);
-    if (!health.ok()) return health.status();
+  for (const std::string& address :
+       {flags.health_address, flags.metrics_address}) {
+    if (address.empty()) continue;
+    if (auto parsed = rpc::ParseAddress(address); !parsed.ok()) {
+      return parsed.status();
+    }
   }
   if (flags.token_file.empty() && !flags.worker_token_file.empty()) {
     return absl::InvalidArgumentError(
@@ -304,6 +317,21 @@ absl::Status MayBeFollowed() {
   return absl::AbortedError("another coordinator may lead now");
 }
 
+// The listener of `page`, if there is to be one. It serves at once.
+absl::StatusOr<std::unique_ptr<rpc::MetricsListener>> StartMetrics(
+    const DaemonFlags& flags, const rpc::ServerOptions& options,
+    metrics::MetricsPage* page, observe::Log* log) {
+  if (flags.metrics_address.empty()) return nullptr;
+  const auto address = rpc::ParseAddress(flags.metrics_address);
+  if (!address.ok()) return address.status();
+  auto listener = rpc::MetricsListener::Start(
+      *address, [page] { return page->Text(absl::Now()); }, options.on_warning);
+  if (!listener.ok()) return listener.status();
+  log->Info(absl::StrCat("metrics are told on ",
+                         rpc::ToString((*listener)->address())));
+  return listener;
+}
+
 // Serves until a signal arrives, the journal fails or another coordinator
 // leads.
 absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
@@ -316,6 +344,12 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   if (!short_tokens.empty()) log->Warning(short_tokens);
   const auto health = StartHealth(flags, options, log);
   if (!health.ok()) return health.status();
+  const auto page = metrics::MetricsPage::Make(
+      LOCKSTEP_VERSION,
+      flags.metrics_address.empty() ? "" : options.tls_folder);
+  if (!page.ok()) return page.status();
+  const auto metrics = StartMetrics(flags, options, page->get(), log);
+  if (!metrics.ok()) return metrics.status();
   std::atomic<bool> leads{true};
   JournalOptions journal_options = JournalOptionsFrom(flags);
   journal_options.gives_up = [&voices, interval = PulseInterval(),
@@ -359,7 +393,6 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   if (!replayed.ok()) return replayed.status();
 
   SystemClock clock;
-  NullMetrics metrics;
   std::atomic<bool> journal_failed{false};
   runtime::CoordinatorLoop loop({
       .coordinator = &coordinator,
@@ -368,7 +401,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
       .plans = {&proto::PlanBytes, &proto::PlanFromBytes},
       .clock = &clock,
       .events = log,
-      .metrics = &metrics,
+      .metrics = (*page)->sink(),
       .on_journal_failure =
           [&](const absl::Status& status) {
             // The fence: `on_lost` may follow, and has nothing to add.
@@ -407,6 +440,10 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                            "themselves for adoption"));
   }
   if (*health != nullptr) (*health)->SetServing(true);
+  (*page)->Show({.term = options.term, .loop = &loop, .limits = [&server] {
+                   return (*server)->LimitUses();
+                 }});
+  const absl::Cleanup hide = [&page] { (*page)->Hide(); };
   LogReplay(*replayed, coordinator, flags, log);
   const absl::Status announced = Announce(**server, flags, files, voices);
   if (!announced.ok()) return announced;
@@ -422,6 +459,7 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   const absl::Duration patience = leads ? kDrainPatience : absl::ZeroDuration();
   (*server)->Shutdown(patience);
   if (*health != nullptr) (*health)->Shutdown(patience);
+  if (*metrics != nullptr) (*metrics)->Shutdown(kMetricsPatience);
   if (!leads) return MayBeFollowed();
   return journal_failed ? absl::DataLossError("the journal failed")
                         : absl::OkStatus();

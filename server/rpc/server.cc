@@ -99,6 +99,10 @@ Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 const Address& Server::address() const { return parts_->address; }
 
+std::vector<LimitUse> Server::LimitUses() const {
+  return parts_->limits.Uses();
+}
+
 void Server::SetServing(bool serving) { parts_->server->SetServing(serving); }
 
 void Server::Shutdown(absl::Duration timeout) {

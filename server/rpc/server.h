@@ -16,10 +16,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "protocol/ids.h"
+#include "protocol/limit_use.h"
 #include "server/rpc/address.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/token_gate.h"
@@ -67,6 +69,9 @@ class Server {
   ~Server();
 
   const Address& address() const;  // with the bound port
+
+  // The limits that the loop does not know. Any thread.
+  std::vector<LimitUse> LimitUses() const;
 
   // Sets the status in the health service, for all services.
   void SetServing(bool serving);

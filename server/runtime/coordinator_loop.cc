@@ -36,12 +36,15 @@ const JobName* JobOf(const core::Event& event) {
 CoordinatorLoop::CoordinatorLoop(Wiring wiring)
     : wiring_(std::move(wiring)),
       sessions_open_(wiring_.metrics->GetGauge({"lockstep_sessions"})),
-      received_(wiring_.metrics->GetCounter({"lockstep_received_total"})),
-      sent_(wiring_.metrics->GetCounter({"lockstep_sent_total"})),
-      step_seconds_(
-          wiring_.metrics->GetHistogram({"lockstep_coordinator_step_seconds"})),
+      received_(
+          wiring_.metrics->GetCounter({"lockstep_messages_received_total"})),
+      sent_(wiring_.metrics->GetCounter({"lockstep_messages_sent_total"})),
+      event_seconds_(wiring_.metrics->GetHistogram({"lockstep_event_seconds"})),
+      commit_seconds_(
+          wiring_.metrics->GetHistogram({"lockstep_journal_commit_seconds"})),
       journal_waits_(
           wiring_.metrics->GetGauge({"lockstep_journal_waits_for_room"})),
+      record_counters_(wiring_.metrics),
       watches_([this](const JobName& job, absl::Time now) {
         return ViewOf(job, now);
       }),
@@ -75,7 +78,7 @@ void CoordinatorLoop::Stop() { loop_.Stop(); }
 void CoordinatorLoop::Apply(const core::Event& event) {
   const absl::Time now = loop_.clock().Now();
   core::Effects effects = wiring_.coordinator->Step(now, event);
-  step_seconds_->Observe(absl::ToDoubleSeconds(loop_.clock().Now() - now));
+  event_seconds_->Observe(absl::ToDoubleSeconds(loop_.clock().Now() - now));
   Persist(gate_.Admit(std::move(effects)));
   DeliverReleased();
 
@@ -93,17 +96,19 @@ void CoordinatorLoop::ArmTimers() {
 // --- Durability -------------------------------------------------------------
 
 void CoordinatorLoop::Persist(std::vector<record::Record> records) {
+  const absl::Time now = loop_.clock().Now();
   for (const record::Record& record : records) {
+    record_counters_.Add(record);
     std::string bytes = wiring_.codec.record_bytes(record);
     compaction_.Appended(bytes.size());
-    wiring_.journal->Append(
-        std::move(bytes), [this, number = record.number](absl::Status status) {
-          if (loop_.OnThread()) return JournalSaid(number, status);
-          loop_.Post([this, number, status] {
-            JournalSaid(number, status);
-            DeliverReleased();
-          });
-        });
+    wiring_.journal->Append(std::move(bytes), [this, number = record.number,
+                                               now](absl::Status status) {
+      if (loop_.OnThread()) return JournalSaid(number, now, status);
+      loop_.Post([this, number, now, status] {
+        JournalSaid(number, now, status);
+        DeliverReleased();
+      });
+    });
   }
   if (!records.empty()) CompactIfDue();
 }
@@ -125,10 +130,14 @@ void CoordinatorLoop::CompactIfDue() {
       });
 }
 
-void CoordinatorLoop::JournalSaid(uint64_t record_number,
+void CoordinatorLoop::JournalSaid(uint64_t record_number, absl::Time appended,
                                   const absl::Status& status) {
   if (journal_failed_) return;
-  if (status.ok()) return gate_.MarkDurable(record_number);
+  if (status.ok()) {
+    commit_seconds_->Observe(
+        absl::ToDoubleSeconds(loop_.clock().Now() - appended));
+    return gate_.MarkDurable(record_number);
+  }
   journal_failed_ = true;
   wiring_.on_journal_failure(status);
 }
@@ -379,6 +388,17 @@ void CoordinatorLoop::ListLimits(Reply<std::vector<LimitUse>> reply) {
     std::vector<LimitUse> uses = wiring_.coordinator->LimitUses();
     for (LimitUse& use : hellos_.Uses()) uses.push_back(std::move(use));
     reply(std::move(uses));
+  });
+}
+
+void CoordinatorLoop::Measure(Reply<core::Measurements> reply) {
+  loop_.Post([this, reply = std::move(reply)]() mutable {
+    core::Measurements measured =
+        wiring_.coordinator->Measure(loop_.clock().Now());
+    for (LimitUse& use : hellos_.Uses()) {
+      measured.limits.push_back(std::move(use));
+    }
+    reply(std::move(measured));
   });
 }
 

@@ -42,12 +42,14 @@
 #include "protocol/protocol.h"
 #include "server/core/coordinator.h"
 #include "server/core/event.h"
+#include "server/core/measurements.h"
 #include "server/journal/journal.h"
 #include "server/observe/event_log.h"
 #include "server/runtime/compaction.h"
 #include "server/runtime/compile_threads.h"
 #include "server/runtime/durability_gate.h"
 #include "server/runtime/hello_waits.h"
+#include "server/runtime/record_counters.h"
 #include "server/runtime/replay.h"
 #include "server/runtime/watches.h"
 
@@ -121,6 +123,8 @@ class CoordinatorLoop {
                 Reply<std::shared_ptr<const plan::Plan>> reply);
   // The limits of the coordinator and of streams.
   void ListLimits(Reply<std::vector<LimitUse>> reply);
+  // For metrics. The reply is never an error, and is dropped after Stop.
+  void Measure(Reply<core::Measurements> reply);
   // Returns the id for Unwatch, which releases the watcher and may be called
   // after its End.
   uint64_t Watch(JobName job, std::string token,
@@ -137,7 +141,8 @@ class CoordinatorLoop {
  private:
   void Apply(const core::Event& event);
   void Persist(std::vector<record::Record> records);
-  void JournalSaid(uint64_t record_number, const absl::Status& status);
+  void JournalSaid(uint64_t record_number, absl::Time appended,
+                   const absl::Status& status);
   void NoteTrouble(const absl::Status& trouble);
   void CompactIfDue();
   absl::StatusOr<JobView> ViewOf(const JobName& job, absl::Time now) const;
@@ -164,8 +169,10 @@ class CoordinatorLoop {
   Gauge* const sessions_open_;
   Counter* const received_;
   Counter* const sent_;
-  Histogram* const step_seconds_;
+  Histogram* const event_seconds_;
+  Histogram* const commit_seconds_;
   Gauge* const journal_waits_;
+  RecordCounters record_counters_;
 
   // Used on the loop thread only.
   DurabilityGate gate_;

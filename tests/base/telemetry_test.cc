@@ -1,4 +1,4 @@
-// The contract of every sink, and the records of the recording ones.
+// The sinks that drop and that record, and what these have recorded.
 
 #include "base/telemetry.h"
 
@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/base/metric_sink_contract.h"
 
 namespace lockstep {
 namespace {
@@ -16,39 +17,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// --- The contract of metric sinks -------------------------------------------
-
-template <typename Sink>
-class MetricSinkContract : public testing::Test {
- protected:
-  Sink sink_;
-};
-
 using MetricSinks = testing::Types<NullMetrics, RecordingMetrics>;
-TYPED_TEST_SUITE(MetricSinkContract, MetricSinks);
-
-TYPED_TEST(MetricSinkContract, TheSameIdIsTheSameMetric) {
-  const MetricId id{"lockstep_x_total", {{"job", "a"}}};
-  EXPECT_EQ(this->sink_.GetCounter(id), this->sink_.GetCounter(id));
-  EXPECT_EQ(this->sink_.GetGauge({"lockstep_g"}),
-            this->sink_.GetGauge({"lockstep_g"}));
-  EXPECT_EQ(this->sink_.GetHistogram({"lockstep_h"}),
-            this->sink_.GetHistogram({"lockstep_h"}));
-}
-
-TYPED_TEST(MetricSinkContract, TakesNumbersFromManyThreads) {
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([this] {
-      for (int i = 0; i < 1000; ++i) {
-        this->sink_.GetCounter({"lockstep_c_total"})->Add();
-        this->sink_.GetGauge({"lockstep_g"})->Set(i);
-        this->sink_.GetHistogram({"lockstep_h"})->Observe(i);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
+INSTANTIATE_TYPED_TEST_SUITE_P(Base, MetricSinkContract, MetricSinks);
 
 // --- Recorded values --------------------------------------------------------
 

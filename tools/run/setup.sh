@@ -8,7 +8,7 @@
     g++ cmake ninja-build make ccache pkg-config python3 # make: CMake's default elsewhere
     libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
     libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libspdlog-dev libhwy-dev libcli11-dev
-    libxxhash-dev libsqlite3-dev libpng-dev libgtest-dev libgmock-dev libbenchmark-dev
+    libxxhash-dev libsqlite3-dev libpng-dev prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev
   )
   readonly packages_package=(dpkg-dev file)
   readonly packages_image=(python3-venv) # deploy/container

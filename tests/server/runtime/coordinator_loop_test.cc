@@ -171,7 +171,7 @@ TEST_F(CoordinatorLoopTest, TwoWorkersJoinAndStart) {
   EXPECT_FALSE(FindPlan({"digits"}, "another").ok());
   EXPECT_THAT(disk_.records(), testing::SizeIs(testing::Ge(5u)));
   EXPECT_EQ(metrics_.Value({"lockstep_sessions"}), 2);
-  EXPECT_EQ(metrics_.Value({"lockstep_received_total"}), 10);
+  EXPECT_EQ(metrics_.Value({"lockstep_messages_received_total"}), 10);
   EXPECT_THAT(log_.lines(), Contains(HasSubstr("digits: ")));
 }
 
@@ -391,7 +391,8 @@ TEST_F(CoordinatorLoopTest, ManyThreadsMayTalkAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   AwaitIdle();
-  EXPECT_EQ(metrics_.Value({"lockstep_received_total"}), kThreads * 201);
+  EXPECT_EQ(metrics_.Value({"lockstep_messages_received_total"}),
+            kThreads * 201);
 }
 
 TEST_F(CoordinatorLoopTest, RecordsAreReplacedByASnapshotOnceTheyHaveGrown) {
