@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 BIN = Path(sys.argv.pop(1)).resolve()
 PATIENCE = 60  # seconds
+PROMTOOL = (shutil.which("promtool", path=f"{Path(__file__).resolve().parents[2]}/build/tools/usr/bin")
+            or shutil.which("promtool"))
 CONNECTIONS_MAX = 16  # MetricsListener::kConnectionsMax
 LINE = re.compile(r"# (HELP|TYPE) \S+ .+|[a-z_:]+(\{([a-z_]+=\"([^\"\\\n]|\\[\\\"n])*\",?)*\})? [-+.\deInfNa]+")
 
@@ -175,6 +178,15 @@ class ContentTest(MetricsTest):
         page = self.await_page(lambda page: page.get("lockstep_jobs", state="stopped") == 1)
         self.assertEqual(page.get("lockstep_jobs_ended_total", outcome="stopped"), 1)
         self.assertEqual(page.jobs(), set(), "a job that is over leaves its label behind")
+
+    @unittest.skipUnless(PROMTOOL, "needs promtool")
+    def test_promtool_finds_nothing_to_say_about_the_page(self):
+        self.start()
+        self.train("digits")
+        self.await_page(lambda page: page.get("lockstep_job_step", job_name="digits"))
+        done = subprocess.run([PROMTOOL, "check", "metrics"], input=self.text(), capture_output=True, text=True,
+                              check=False)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
     def test_a_death_is_counted_by_its_cause(self):
         self.start()
