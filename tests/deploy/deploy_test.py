@@ -17,6 +17,7 @@ import unittest
 from pathlib import Path
 
 import deployment
+from alerts_test import AlertsTest  # unittest finds them here
 from deployment import (OVERLAYS, bytes_of, container_of, environment_of, flags_of, golden,
                         launcher_and_program, port_of)
 from dockerfile import Dockerfile

@@ -23,9 +23,13 @@ from dockerfile import PROGRAMS, Dockerfile
 VERSIONS = ("1.29.0", "1.32.0", kubernetes_validate.latest_version())
 
 
+# Custom resources, whose schemas are here.
+OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
+
+
 def validate(document, version):
     group = document["apiVersion"]
-    if group.startswith("cert-manager.io/"):
+    if group.startswith(OTHERS):
         schema = json.loads((DEPLOY / f"schemas/{group.replace('/', '_')}.json").read_text())
         jsonschema.validate(document, {**schema, "$ref": f"#/$defs/{document['kind']}"})
     else:
@@ -265,6 +269,10 @@ BROKEN = {
         lambda c: c.of("Service", "coordinator")["spec"]["ports"].append(
             {"name": "health", "port": 7071, "targetPort": "health"}),
         lambda c: replace_flag(c.workers, "--address", "--address=coordinator:7070"),
+        lambda c: replace_flag(c.coordinator, "--metrics_address", "--metrics_address=0.0.0.0:7073"),
+        lambda c: container_of(c.coordinator)["ports"].pop(),
+        lambda c: c.of("Service", "coordinator")["spec"]["ports"].append(
+            {"name": "metrics", "port": 7072, "targetPort": "metrics"}),
     ],
     "what_clients_send_fits_into_memory": [
         lambda c: replace_flag(c.coordinator, "--incoming_bytes_max"),
@@ -329,6 +337,8 @@ BROKEN = {
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"].update(policyTypes=["Ingress"]),
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"].update(egress=[{}]),
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][0]["ports"].append({"port": 7071}),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][0]["ports"].append({"port": 7072}),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][1]["ports"].append({"port": 7070}),
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][0].pop("ports"),
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"].append({"ports": [{"port": 7071}]}),
         lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][0]["from"].pop(),
@@ -337,6 +347,17 @@ BROKEN = {
             namespaceSelector={}),
         lambda c: admit(c, "worker", {"podSelector": {}}),
         lambda c: c.of("NetworkPolicy", "worker")["spec"].update(policyTypes=["Egress"]),
+    ],
+    "metrics_are_for_prometheus_alone": [
+        lambda c: replace_flag(c.coordinator, "--metrics_address"),
+        lambda c: c.objects.remove(c.all("PodMonitor")[0]),
+        lambda c: c.objects.remove(c.all("PrometheusRule")[0]),
+        lambda c: c.all("PodMonitor")[0]["spec"]["selector"]["matchLabels"].update(tier="control"),
+        lambda c: c.all("PodMonitor")[0]["spec"]["podMetricsEndpoints"][0].update(port="grpc"),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][1].pop("from"),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][1]["from"][0].pop("podSelector"),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"][1]["from"].append({"podSelector": {}}),
+        lambda c: c.of("NetworkPolicy", "coordinator")["spec"]["ingress"].pop(),
     ],
     "evictions_are_limited": [
         lambda c: remove(c, "PodDisruptionBudget", "coordinator"),

@@ -320,7 +320,10 @@ def ports_agree(cluster):
     container = container_of(cluster.coordinator)
     flags = flags_of(container["args"])
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    if ports != {"grpc": port_of(flags["--listen"]), "health": port_of(flags["--health_address"])}:
+    wanted = {"grpc": port_of(flags["--listen"]), "health": port_of(flags["--health_address"])}
+    if "--metrics_address" in flags:
+        wanted["metrics"] = port_of(flags["--metrics_address"])
+    if ports != wanted:
         yield f"the ports {ports} are not those of its flags"
     service = cluster.of("Service", "coordinator")
     if [port["targetPort"] for port in service["spec"]["ports"]] != ["grpc"]:
@@ -467,6 +470,39 @@ def gpus_are_one_for_each_worker(cluster):
         yield "the shared memory takes half of the pod's memory, or more"
 
 
+# --- Metrics --------------------------------------------------------------------------------
+
+
+def is_for_metrics(way, flags):
+    """Whether an entry of ingress is for that port alone."""
+    port = port_of(flags.get("--metrics_address") or ":0")
+    return [one.get("port") for one in way.get("ports", [])] == [port]
+
+
+@rule
+def metrics_are_for_prometheus_alone(cluster):
+    flags = flags_of(container_of(cluster.coordinator)["args"])
+    monitors = cluster.all("PodMonitor")
+    if "--metrics_address" not in flags:
+        if monitors or cluster.all("PrometheusRule"):
+            yield "nothing serves what is monitored"
+        return
+    if len(monitors) != 1 or len(cluster.all("PrometheusRule")) != 1:
+        yield "metrics are not scraped, or nobody is alerted"
+        return
+    spec = monitors[0]["spec"]
+    if not selects(spec["selector"].get("matchLabels"), labels_of(cluster.coordinator)):
+        yield "Prometheus looks at other pods"
+    if [(one.get("port"), one.get("path")) for one in spec["podMetricsEndpoints"]] != [("metrics", "/metrics")]:
+        yield "Prometheus looks at another port or path"
+    ingress = (cluster.of("NetworkPolicy", "coordinator") or {"spec": {}})["spec"].get("ingress", [])
+    peers = [way.get("from") for way in ingress if is_for_metrics(way, flags)]
+    wanted = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+              "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
+    if peers != [[wanted]]:
+        yield f"the metrics are reached by {peers}"
+
+
 # --- Both -----------------------------------------------------------------------------------
 
 
@@ -488,10 +524,11 @@ def connections_are_limited(cluster):
     if not all(way.get("to") and all("podSelector" in peer for peer in way["to"]) for way in egress):
         yield "the coordinator connects to everybody at a port"
     flags = flags_of(container_of(cluster.coordinator)["args"])
-    ports = [port for entry in policies["coordinator"].get("ingress", []) for port in entry.get("ports", [{}])]
+    ways = [way for way in policies["coordinator"].get("ingress", []) if not is_for_metrics(way, flags)]
+    ports = [port for way in ways for port in way.get("ports", [{}])]
     if [port.get("port") for port in ports] != [port_of(flags["--listen"])]:
         yield f"the coordinator is reached at {ports}, not at its grpc port alone"
-    peers = [peer for entry in policies["coordinator"].get("ingress", []) for peer in entry.get("from", [{}])]
+    peers = [peer for way in ways for peer in way.get("from", [{}])]
     admitted = [peer.get("podSelector", {}).get("matchLabels", {}).get("app.kubernetes.io/component")
                 for peer in peers]
     if sorted(map(str, admitted)) != ["operator", "worker"] or any(set(peer) != {"podSelector"} for peer in peers):

@@ -30,6 +30,7 @@ run_test() {
   [[ $# -le 1 ]] || refuse "test: one filter at most, got '$*'"
   require build test package
   unpack etcd-server etcd
+  unpack prometheus promtool
 
   for preset in "${test_presets[@]}"; do
     configure "$preset"
