@@ -1,5 +1,8 @@
 #include "server/offline/journal_inspection.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -77,7 +80,25 @@ absl::StatusOr<InspectedJournal> Inspect(const std::string& folder) {
   return Read(store->get());
 }
 
+namespace {
+
+// A repair writes files that the daemon's user must be able to write, too.
+absl::Status CheckOwner(const std::string& folder) {
+  struct stat found = {};
+  if (stat(folder.c_str(), &found) != 0 || found.st_uid == geteuid()) {
+    return absl::OkStatus();  // Open says what is wrong with the folder
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s belongs to user %d, and this process runs as user %d: repair it as "
+      "that user: setpriv --reuid %d --clear-groups lockstepctl journal repair "
+      "%s",
+      folder, found.st_uid, geteuid(), found.st_uid, folder));
+}
+
+}  // namespace
+
 absl::StatusOr<RepairedJournal> Repair(const std::string& folder) {
+  if (absl::Status own = CheckOwner(folder); !own.ok()) return own;
   auto store =
       journal::SqliteStore::Open(folder, journal::StoreAccess::kInspect);
   if (!store.ok()) return store.status();

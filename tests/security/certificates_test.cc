@@ -100,6 +100,24 @@ TEST_F(CertsCommandTest, RenewKeepsAuthorityAndHosts) {
   EXPECT_GT(facts->until, absl::Now() + absl::Hours(24 * 29));
 }
 
+// After a rotation of the authority, whose new folder the certificates are of.
+TEST_F(CertsCommandTest, RenewBringsNoReplacedAuthorityBack) {
+  ASSERT_EQ(Certs({"init", own_}).code, 0);
+  ASSERT_EQ(Certs({"init", own_ + ".new"}).code, 0);
+  const std::string file = own_ + "/worker/ca.crt";
+  const std::string old = ContentsOf(file);
+  const std::string fresh = ContentsOf(own_ + ".new/worker/ca.crt");
+  for (const std::string& trusted : {old + fresh, fresh}) {
+    std::ofstream(file) << trusted;
+    const ToolOutcome renewed = Certs({"renew", own_});
+    EXPECT_EQ(renewed.code, 1);
+    EXPECT_THAT(renewed.output, testing::HasSubstr(file + " is not"));
+    EXPECT_EQ(ContentsOf(file), trusted);
+  }
+  std::ofstream(file) << old;
+  EXPECT_EQ(Certs({"renew", own_}).code, 0);
+}
+
 TEST_F(CertsCommandTest, RenewWithHostsReplacesThoseOfBefore) {
   ASSERT_EQ(Certs({"init", own_, "--host", "train.test"}).code, 0);
   ASSERT_EQ(Certs({"renew", own_, "--host", "other.test,localhost"}).code, 0);

@@ -138,6 +138,27 @@ absl::StatusOr<CertificateAuthority> LoadAuthority(const std::string& folder) {
       absl::StrCat(own, ": ", authority.status().message()));
 }
 
+// An authority that was replaced by the files of another folder must not come
+// back.
+absl::Status CheckSameAuthority(const std::string& folder,
+                                const CertificateAuthority& authority) {
+  for (const char* side :
+       {kCoordinatorFolder, kWorkerFolder, kOperatorFolder}) {
+    const std::string file =
+        absl::StrCat(folder, "/", side, "/", tls::kAuthorityFile);
+    if (!Exists(file)) continue;
+    const auto trusted = ReadUserFile(file, tls::kPemBytesMax);
+    if (!trusted.ok()) return trusted.status();
+    if (*trusted == authority.pem().certificate) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        file, " is not, or not only, the authority in ", folder, "/",
+        kAuthorityFolder,
+        ": it was replaced, or is about to be. Renew the folder of the new "
+        "authority, and copy its certificates"));
+  }
+  return absl::OkStatus();
+}
+
 bool IsFileName(const std::string& name) {
   return !name.empty() && name.size() <= kFolderNameBytesMax &&
          name[0] != '.' && !absl::StrContains(name, '/') &&
@@ -190,6 +211,8 @@ absl::Status RenewCertificates(const std::string& folder,
                                const CertificateFolderOptions& options) {
   const auto authority = LoadAuthority(folder);
   if (!authority.ok()) return authority.status();
+  absl::Status same = CheckSameAuthority(folder, *authority);
+  if (!same.ok()) return same;
   CertificateFolderOptions complete = options;
   if (complete.hosts.empty()) {
     auto hosts = HostsIn(folder);
