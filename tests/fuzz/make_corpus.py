@@ -74,6 +74,9 @@ def texts(lockstepctl, folder):
         yield b"\5" + address
     for text in ("größe 重み\n\x1b[2J\u202e", "\\x1b", "a\tb"):
         yield b"\6" + text.encode()
+    for request in (b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"POST /metrics?a=b HTTP/1.0\r\n\r\n",
+                    b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 1366):
+        yield b"\7" + request
 
 
 SMALL_SPECS = (

@@ -1,6 +1,7 @@
 // Texts that people and other programs write: job specs, plans as JSON, meshes,
-// sizes, times, types, addresses. Each is refused in printable words, or read
-// and written back to the same value.
+// sizes, times, types, addresses, requests of HTTP. Each is refused in
+// printable words, or read and written back to the same value; a request is
+// judged once.
 //
 //   | kind | text |
 
@@ -13,6 +14,7 @@
 #include "plan/plan_json.h"
 #include "protocol/tensor_type.h"
 #include "server/rpc/address.h"
+#include "server/rpc/http_request.h"
 #include "spec/parameter_list.h"
 #include "spec/spec_text.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -73,6 +75,16 @@ void ReadAddress(const std::string& text) {
           "an address survives a round trip");
 }
 
+void ReadRequest(const std::string& text) {
+  const auto whole = rpc::JudgeRequest(text, "/metrics");
+  Require(whole != 200 || text.compare(0, 12, "GET /metrics") == 0,
+          "only the page is served");
+  for (size_t size = 0; size < text.size(); size += text.size() / 16 + 1) {
+    const auto part = rpc::JudgeRequest(text.substr(0, size), "/metrics");
+    Require(!part || part == whole, "more bytes change no answer");
+  }
+}
+
 void Escape(const std::string& text) {
   const std::string printable = Printable(text);
   Require(IsPrintableUtf8(printable), "escaped text is printable");
@@ -83,7 +95,7 @@ void Escape(const std::string& text) {
 
 constexpr void (*kKinds[])(const std::string&) = {
     &ReadSpec,  &ReadPlan,    &ReadMesh, &ReadUnits,
-    &ReadTypes, &ReadAddress, &Escape};
+    &ReadTypes, &ReadAddress, &Escape,   &ReadRequest};
 
 }  // namespace
 }  // namespace lockstep::fuzz
