@@ -167,13 +167,20 @@ TEST_F(CertsCommandTest, FollowsNoPlantedLink) {
   ASSERT_EQ(Certs({"init", own_}).code, 0);
   const std::string victim = root_.File("victim");
   { std::ofstream(victim) << "untouched"; }
-  for (const char* name : {"tls.key", "tls.key.new", "tls.crt", "ca.crt"}) {
+  const auto plant = [&](const char* name) {
     const std::string path = own_ + "/worker/" + name;
     fs::remove(path);
     fs::create_symlink(victim, path);
-  }
+  };
+  for (const char* name : {"tls.key", "tls.key.new", "tls.crt"}) plant(name);
   ASSERT_EQ(Certs({"renew", own_}).code, 0);
   EXPECT_EQ(ContentsOf(victim), "untouched");
+  // It is not the authority's certificate.
+  plant("ca.crt");
+  EXPECT_EQ(Certs({"renew", own_}).code, 1);
+  EXPECT_EQ(ContentsOf(victim), "untouched");
+  fs::remove(own_ + "/worker/ca.crt");
+  ASSERT_EQ(Certs({"renew", own_}).code, 0);
   EXPECT_TRUE(Trouble(own_ + "/worker").ok()) << Trouble(own_ + "/worker");
   // Nor is a folder that links elsewhere.
   fs::create_symlink(root_.path(), own_ + "/bob");
