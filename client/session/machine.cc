@@ -55,13 +55,14 @@ absl::Time Machine::NextWake() const {
 
 void Machine::SendDue() {
   if (Gone()) return;
-  if (leave_by_ <= now_) {
+  if (leave_deadline_ <= now_) {
     return Leave(absl::UnavailableError(absl::StrFormat(
         "left job %s, but the coordinator did not answer within %s",
-        options_.job.value,
-        absl::FormatDuration(view_.connected || leave_by_ < leave_deadline_
-                                 ? options_.leave_timeout
-                                 : options_.leave_outage_timeout))));
+        options_.job.value, absl::FormatDuration(leave_patience_))));
+  }
+  // It may be stopped while another one leads.
+  if (leave_by_ <= now_) {
+    DropStream(absl::UnavailableError("it did not answer Leave"));
   }
   if (give_up_at_ <= now_) return Fail(NoCoordinator());
   if (reconnector_.TimedOut(now_)) {

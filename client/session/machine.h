@@ -180,6 +180,7 @@ class Machine {
   absl::Time give_up_at_ = absl::InfiniteFuture();  // finding a coordinator
   absl::Time leave_by_ = absl::InfiniteFuture();
   absl::Time leave_deadline_ = absl::InfiniteFuture();  // whatever happens
+  absl::Duration leave_patience_;                       // until then
 
   absl::Time now_;   // of the Step in progress
   Effects effects_;  // of the Step in progress

@@ -301,8 +301,9 @@ void Machine::On(const LeaveNow& event) {
   // Sends the final progress if it has more to report than the step.
   if (auto last = heartbeats_.TakeLast()) State(*std::move(last));
   unacked_.Leave(event.leave);
-  leave_deadline_ = now_ + (event.leave.clean ? options_.leave_outage_timeout
-                                              : options_.leave_timeout);
+  leave_patience_ = event.leave.clean ? options_.leave_outage_timeout
+                                      : options_.leave_timeout;
+  leave_deadline_ = now_ + leave_patience_;
   leave_by_ = view_.connected ? now_ + options_.leave_timeout : leave_deadline_;
   State(event.leave);
 }

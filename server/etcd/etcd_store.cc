@@ -46,7 +46,9 @@ absl::StatusOr<StoredJournal> EtcdStore::Read() {
   const auto leader = client_->Read({fence_.key, ""}, 1, 0, kReadTimeout);
   if (!leader.ok()) return leader.status();
   turn_ = leader->keys.empty() ? 1 : leader->keys.front().version;
-  if (absl::Status format = CheckFormat(); !format.ok()) return format;
+  const absl::Status format = CheckFormat();
+  if (absl::IsDataLoss(format)) return Damaged(format);
+  if (!format.ok()) return format;
   last_ = KeyOf("format");
   StoredJournal stored;
   const auto newest = NewestSnapshot();
@@ -104,6 +106,7 @@ absl::Status EtcdStore::CheckFormat() {
   const auto page = client_->Read({KeyOf("format"), ""}, 1, 0, kReadTimeout);
   if (!page.ok()) return page.status();
   if (page->keys.empty()) {
+    if (absl::Status rest = CheckNoRest(); !rest.ok()) return rest;
     return Commit(
         {}, {{KeyOf("format"), kFormat}, {KeyOf("head"), HeadBytes(Chain())}});
   }
@@ -112,6 +115,21 @@ absl::Status EtcdStore::CheckFormat() {
   return absl::FailedPreconditionError(
       absl::StrCat("the journal in etcd at ", prefix_, " has the format \"",
                    format, "\", this version reads \"", kFormat, "\""));
+}
+
+// Of a journal whose format is gone.
+absl::Status EtcdStore::CheckNoRest() {
+  for (const KeyRange& range :
+       {KeyRange{KeyOf("head"), ""}, WithPrefix(KeyOf("record/")),
+        WithPrefix(KeyOf("snapshot"))}) {
+    const auto page = client_->Read(range, 1, 0, kReadTimeout);
+    if (!page.ok()) return page.status();
+    if (page->keys.empty()) continue;
+    return absl::DataLossError(
+        absl::StrCat(KeyOf("format"), " is gone from etcd, and ",
+                     page->keys.front().key, " is there"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status EtcdStore::CheckHead(const StoredJournal& stored,

@@ -61,6 +61,7 @@ class EtcdStore final : public journal::Store {
 
   absl::StatusOr<journal::StoredJournal> Damaged(absl::Status damage);
   absl::Status CheckFormat();
+  absl::Status CheckNoRest();
   // DataLoss: records up to the head are missing, or are others.
   absl::Status CheckHead(const journal::StoredJournal& stored,
                          const std::vector<std::string>& records);

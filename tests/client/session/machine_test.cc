@@ -607,12 +607,27 @@ TEST_F(MachineTest, LeavesWhenTheCoordinatorKnows) {
   EXPECT_EQ(machine_->NextWake(), absl::InfiniteFuture());
 }
 
-TEST_F(MachineTest, LeavesAllTheSameWhenTheCoordinatorDoesNotAnswer) {
+// It may be stopped, and another one may lead.
+TEST_F(MachineTest, LooksForAnotherCoordinatorWhenLeaveIsNotAnswered) {
   Running();
   Step(1, LeaveNow{{true, 20, ""}});
-  Step(2.9, DeadlineExpired{});
+  EXPECT_EQ(Step(2.9, DeadlineExpired{}), "send 1: heartbeat");
+  EXPECT_EQ(Step(3, DeadlineExpired{}), "close 1");
+  EXPECT_EQ(Step(3.3, DeadlineExpired{}), "open 2 at 0");
+  Step(3.3, StreamOpened{2});
+  EXPECT_THAT(Receive(3.4, 2, protocol::Welcome{{3}, Spec(), true}),
+              HasSubstr("send 2: leave clean after 20"));
+  Receive(3.5, 2, protocol::Left{});
+  EXPECT_EQ(view().phase, SessionPhase::kLeft);
+  EXPECT_TRUE(view().leave_status.ok());
+}
+
+TEST_F(MachineTest, LeavesAllTheSameWhenNoCoordinatorAnswers) {
+  Running();
+  Step(1, LeaveNow{{true, 20, ""}});
+  for (double at = 1; at < 120.5; at += 0.1) Step(at, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kRunning);
-  Step(3, DeadlineExpired{});
+  Step(121, DeadlineExpired{});
   EXPECT_EQ(view().phase, SessionPhase::kLeft);
   EXPECT_EQ(view().leave_status.code(), absl::StatusCode::kUnavailable);
 }

@@ -226,6 +226,10 @@ TEST(EtcdStoreTest, MissingRecordsAtTheEndAreNoticedAtAStart) {
   shelf.Put(shelf.KeyOf(3), others[0]);
   shelf.Put(shelf.KeyOf(4), others[1]);
   EXPECT_THAT(damage(), HasSubstr("another journal"));
+  const KeyValue format = shelf.Keys("/format").at(0);
+  shelf.Delete(format.key);
+  EXPECT_THAT(damage(), HasSubstr("format is gone"));
+  shelf.Put(format.key, format.value);
   const std::string head = shelf.Keys("/head").at(0).key;
   shelf.Put(head, "?");
   EXPECT_THAT(damage(), HasSubstr("is damaged"));
