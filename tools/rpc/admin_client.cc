@@ -47,6 +47,16 @@ std::optional<int64_t> NumberOf(const Metadata& said, const char* key) {
   return number;
 }
 
+// A coordinator that goes down cancels its calls, without a word.
+bool IsNoAnswer(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED: return true;
+    case grpc::StatusCode::CANCELLED: return status.error_message().empty();
+    default: return false;
+  }
+}
+
 template <typename Request>
 Request About(const JobName& job, const std::string& token) {
   Request request;
@@ -108,8 +118,7 @@ struct AdminClient::Stubs {
       context.set_deadline(std::chrono::system_clock::now() +
                            absl::ToChronoMilliseconds(options.deadline));
       status = call(by_address[i], context);
-      if (status.error_code() != grpc::StatusCode::UNAVAILABLE &&
-          status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) {
+      if (!IsNoAnswer(status)) {
         std::swap(by_address[0], by_address[i]);
         return FromGrpc(status);
       }
