@@ -47,12 +47,14 @@ std::optional<int64_t> NumberOf(const Metadata& said, const char* key) {
   return number;
 }
 
-// A coordinator that goes down cancels its calls, without a word.
+// A coordinator that goes down cancels its calls, with no word but gRPC's.
 bool IsNoAnswer(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED: return true;
-    case grpc::StatusCode::CANCELLED: return status.error_message().empty();
+    case grpc::StatusCode::CANCELLED:
+      return status.error_message().empty() ||
+             status.error_message() == "CANCELLED";
     default: return false;
   }
 }
