@@ -1,5 +1,7 @@
 """Reads deploy/kubernetes: the rendered overlays."""
 
+import copy
+import functools
 import hashlib
 import re
 import shutil
@@ -19,8 +21,8 @@ KUBECTL_MIN = (1, 27)  # the first whose kustomize renders components as here
 class Cluster:
     """The objects of one rendered overlay. They are plain dicts, and tests change them."""
 
-    def __init__(self, text):
-        self.objects = list(yaml.safe_load_all(text))
+    def __init__(self, objects):
+        self.objects = objects
 
     def all(self, kind):
         return [found for found in self.objects if found["kind"] == kind]
@@ -55,8 +57,13 @@ class Cluster:
         return self.of("ConfigMap", "worker")["data"]["job.yaml"]
 
 
+@functools.cache
+def golden_objects(overlay):
+    return list(yaml.safe_load_all((GOLDEN / f"{overlay}.yaml").read_text()))
+
+
 def golden(overlay):
-    return Cluster((GOLDEN / f"{overlay}.yaml").read_text())
+    return Cluster(copy.deepcopy(golden_objects(overlay)))
 
 
 def kubectl_version():

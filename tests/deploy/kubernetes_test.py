@@ -13,7 +13,7 @@ import kubernetes_validate
 import yaml
 
 import policy
-from deployment import (DEPLOY, GOLDEN, KUBECTL_MIN, OVERLAYS, Cluster, container_of,
+from deployment import (DEPLOY, GOLDEN, KUBECTL_MIN, OVERLAYS, container_of,
                         environment_of, golden, kubectl_version, launcher_and_program, pod_of,
                         render, sources)
 from dockerfile import PROGRAMS, Dockerfile
