@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 GOLDEN = ROOT / "tests/golden/kubernetes"
-OVERLAYS = ("ha", "local", "production")
+OVERLAYS = ("ha", "jobset", "local", "production")
 KUBECTL_MIN = (1, 27)  # the first whose kustomize renders components as here
 
 
@@ -45,8 +45,17 @@ class Cluster:
         return self.of("StatefulSet", "coordinator")
 
     @property
+    def jobset(self):
+        """None if the workers are a Job."""
+        return self.of("JobSet", "worker")
+
+    @property
     def workers(self):
-        return self.of("Job", "worker")
+        """The Job. That inside a JobSet has the metadata of the set."""
+        if self.jobset is None:
+            return self.of("Job", "worker")
+        inside = self.jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
+        return {"kind": "Job", "metadata": self.jobset["metadata"], "spec": inside}
 
     @property
     def workloads(self):

@@ -24,16 +24,23 @@ VERSIONS = ("1.29.0", "1.32.0", kubernetes_validate.latest_version())
 
 
 # Custom resources, whose schemas are here.
-OTHERS = ("cert-manager.io/", "monitoring.coreos.com/")
+OTHERS = ("cert-manager.io/", "jobset.x-k8s.io/", "monitoring.coreos.com/")
+
+
+def validate_by(schema_name, definition, document):
+    schema = json.loads((DEPLOY / f"schemas/{schema_name}.json").read_text())
+    jsonschema.validate(document, {**schema, "$ref": f"#/$defs/{definition}"})
 
 
 def validate(document, version):
     group = document["apiVersion"]
     if group.startswith(OTHERS):
-        schema = json.loads((DEPLOY / f"schemas/{group.replace('/', '_')}.json").read_text())
-        jsonschema.validate(document, {**schema, "$ref": f"#/$defs/{document['kind']}"})
+        validate_by(group.replace("/", "_"), document["kind"], document)
     else:
         kubernetes_validate.validate(document, version, strict=True)
+    if document["kind"] == "JobSet":
+        for one in document["spec"]["replicatedJobs"]:
+            validate({"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, **one["template"]}, version)
 
 
 class GoldenTest(unittest.TestCase):
@@ -68,14 +75,35 @@ class SchemaTest(unittest.TestCase):
                     with self.subTest(overlay, name=policy.name_of(document), version=version):
                         validate(document, version)
 
+    def assert_refused(self, document, version):
+        with self.assertRaises((kubernetes_validate.ValidationError, jsonschema.ValidationError)):
+            validate(document, version)
+
     def test_a_wrong_word_is_noticed(self):
-        for kind in {document["kind"] for document in golden("production").objects} - {"ConfigMap"}:
+        for overlay in ("production", "jobset"):
+            for kind in {document["kind"] for document in golden(overlay).objects} - {"ConfigMap"}:
+                for version in VERSIONS:
+                    with self.subTest(kind, overlay=overlay, version=version):
+                        document = golden(overlay).all(kind)[0]
+                        document.get("spec", document)["completion_mode"] = "Indexed"
+                        self.assert_refused(document, version)
+
+    def test_a_wrong_word_in_a_jobset_is_noticed(self):
+        breaks = [
+            lambda c: c.jobset["spec"]["failurePolicy"].update(max_restarts=1),
+            lambda c: c.jobset["spec"]["network"].update(enableDnsHostnames=False),
+            lambda c: c.jobset["spec"]["replicatedJobs"][0].update(completions=4),
+            lambda c: c.jobset["spec"]["replicatedJobs"][0].update(replicas="1"),
+            lambda c: c.jobset["spec"]["replicatedJobs"][0]["template"].pop("spec"),
+            lambda c: c.workers["spec"].update(backoff_limit=1),
+            lambda c: pod_of(c.workers).update(grace=30),
+        ]
+        for number, break_it in enumerate(breaks):
             for version in VERSIONS:
-                with self.subTest(kind, version=version):
-                    document = golden("production").all(kind)[0]
-                    document.get("spec", document)["completion_mode"] = "Indexed"
-                    with self.assertRaises((kubernetes_validate.ValidationError, jsonschema.ValidationError)):
-                        validate(document, version)
+                with self.subTest(number=number, version=version):
+                    cluster = golden("jobset")
+                    break_it(cluster)
+                    self.assert_refused(cluster.jobset, version)
 
 
 class PolicyTest(unittest.TestCase):
@@ -86,13 +114,17 @@ class PolicyTest(unittest.TestCase):
                 self.assertEqual(policy.violations(golden(overlay)), [])
 
     def test_production_has_one_pod_on_a_node(self):
-        cluster = golden("production")
-        self.assertEqual(list(policy.one_pod_a_node(cluster)), [])
-        del pod_of(cluster.workers)["affinity"]
-        self.assertNotEqual(list(policy.one_pod_a_node(cluster)), [])
+        for overlay in ("production", "jobset"):
+            with self.subTest(overlay):
+                cluster = golden(overlay)
+                self.assertEqual(list(policy.one_pod_a_node(cluster)), [])
+                del pod_of(cluster.workers)["affinity"]
+                self.assertNotEqual(list(policy.one_pod_a_node(cluster)), [])
 
     def test_each_rule_notices_what_breaks_it(self):
         for overlay, name, breaks in [*(("production", *entry) for entry in BROKEN.items()),
+                                      *(("jobset", *entry) for entry in BROKEN.items()),
+                                      *(("jobset", *entry) for entry in BROKEN_JOBSET.items()),
                                       *(("ha", *entry) for entry in BROKEN_HA.items())]:
             for number, break_it in enumerate(breaks):
                 with self.subTest(name, overlay=overlay, number=number):
@@ -101,7 +133,7 @@ class PolicyTest(unittest.TestCase):
                     self.assertNotEqual(list(policy.RULES[name](cluster)), [])
 
     def test_each_rule_has_what_breaks_it(self):
-        self.assertEqual({*BROKEN, *BROKEN_HA}, set(policy.RULES))
+        self.assertEqual({*BROKEN, *BROKEN_HA, *BROKEN_JOBSET}, set(policy.RULES))
 
     def test_images_are_those_of_the_dockerfile(self):
         cluster = golden("local")
@@ -326,9 +358,9 @@ BROKEN = {
         lambda c: change_spec(c, transport="gloo"),
         lambda c: replace_flag(c.workers, "--device"),
         lambda c: pod_of(c.workers)["tolerations"].pop(),
-        lambda c: pod_of(c.workers)["volumes"][-1].update(emptyDir={}),
-        lambda c: pod_of(c.workers)["volumes"][-1]["emptyDir"].update(sizeLimit="63Gi"),
-        lambda c: container_of(c.workers)["volumeMounts"].pop(),
+        lambda c: policy.named(pod_of(c.workers)["volumes"], "shm").update(emptyDir={}),
+        lambda c: policy.named(pod_of(c.workers)["volumes"], "shm")["emptyDir"].update(sizeLimit="63Gi"),
+        lambda c: policy.named(container_of(c.workers)["volumeMounts"], "shm").update(mountPath="/tmp"),
     ],
     "connections_are_limited": [
         lambda c: remove(c, "NetworkPolicy", "worker"),
@@ -417,6 +449,20 @@ BROKEN_HA = {
     ],
     "evictions_are_limited": [
         lambda c: c.of("PodDisruptionBudget", "coordinator")["spec"].update(maxUnavailable=2),
+    ],
+}
+
+# With a JobSet.
+BROKEN_JOBSET = {
+    "a_jobset_is_one_job_that_is_never_restarted": [
+        lambda c: c.objects.append(golden("production").workers),
+        lambda c: c.jobset["spec"]["replicatedJobs"][0].update(replicas=2),
+        lambda c: c.jobset["spec"]["replicatedJobs"].append(c.jobset["spec"]["replicatedJobs"][0]),
+        lambda c: c.jobset["spec"]["failurePolicy"].update(maxRestarts=3),
+        lambda c: c.jobset["spec"]["failurePolicy"].update(restartStrategy="InPlaceRestart"),
+        lambda c: c.jobset["spec"].pop("failurePolicy"),
+        lambda c: c.jobset["spec"].pop("network"),
+        lambda c: c.jobset["spec"].update(ttlSecondsAfterFinished=60),
     ],
 }
 

@@ -470,6 +470,26 @@ def gpus_are_one_for_each_worker(cluster):
         yield "the shared memory takes half of the pod's memory, or more"
 
 
+# --- JobSet ---------------------------------------------------------------------------------
+
+
+@rule
+def a_jobset_is_one_job_that_is_never_restarted(cluster):
+    if cluster.jobset is None:
+        return
+    spec = cluster.jobset["spec"]
+    if cluster.all("Job"):
+        yield "a Job has the names of the JobSet's workers"
+    if [one.get("replicas", 1) for one in spec["replicatedJobs"]] != [1]:
+        yield "several Jobs have one name for several workers"
+    if spec.get("failurePolicy") != {"maxRestarts": 0}:
+        yield "a Job that has failed starts again, after ten replacements of one pod"
+    if spec.get("network") != {"enableDNSHostnames": False}:
+        yield "the JobSet makes names for the pods, which have some"
+    if "ttlSecondsAfterFinished" in spec:
+        yield "a JobSet that is over is removed, and made again by whoever keeps the manifests applied"
+
+
 # --- Metrics --------------------------------------------------------------------------------
 
 
