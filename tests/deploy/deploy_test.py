@@ -115,14 +115,14 @@ class FlagsTest(unittest.TestCase):
             self.assertEqual(set(flags_of(program)) - known, set())
 
 
-@needs_all_programs
-class RehearsalTest(unittest.TestCase):
-    """The Job of overlay local on this host: its flags, its spec, fewer steps."""
+class Rehearsal(unittest.TestCase):
+    """The Job of an overlay on this host: its flags, its spec, fewer steps."""
 
+    OVERLAY = "local"
     STEPS = 200
 
     def setUp(self):
-        self.cluster = golden("local")
+        self.cluster = golden(self.OVERLAY)
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
         make_secrets(PROGRAMS["lockstepctl"], self.folder)
         (Path(self.folder) / "job.yaml").write_text(self.cluster.spec_text)
@@ -138,6 +138,10 @@ class RehearsalTest(unittest.TestCase):
     def operate(self, *words):
         return output_of(PROGRAMS["lockstepctl"], "--address", f"localhost:{self.port}", "--tls",
                          f"{self.folder}/certs/operator", "--token-file", f"{self.folder}/tokens/operator", *words)
+
+
+@needs_all_programs
+class RehearsalTest(Rehearsal):
 
     def test_one_pod_is_replaced_without_the_others(self):
         for ending in (signal.SIGTERM, signal.SIGKILL):  # evicted; lost
@@ -174,6 +178,29 @@ class RehearsalTest(unittest.TestCase):
         container = container_of(self.cluster.workers)
         processes = 1 + int(environment_of(container)["WORKERS_PER_POD"])
         self.assertLess(processes * largest, bytes_of(container["resources"]["limits"]["memory"]))
+
+
+@needs_all_programs
+class QueueTest(Rehearsal):
+    """Kueue suspends a Job when another one gets its place, which ends all pods at once."""
+
+    OVERLAY = "kueue"
+
+    def test_all_pods_end_and_others_go_on(self):
+        pods = [self.start_pod(index) for index in range(2)]
+        pods[0].wait_for(rf"\b[1-9]\d*/{self.STEPS}")
+        for pod in pods:
+            pod.process.send_signal(signal.SIGTERM)
+        for pod in pods:
+            # With 0 the index of the pod would count as done.
+            self.assertNotEqual(pod.process.wait(timeout=PATIENCE), 0, pod.said())
+        reported = max(map(int, re.findall(rf"\b(\d+)/{self.STEPS}", pods[0].said())))
+        for pod in [self.start_pod(index) for index in range(2)]:
+            self.assertEqual(pod.process.wait(timeout=PATIENCE), 0, pod.said())
+            resumed = re.search(r"resumed join (\d+)", pod.said())
+            self.assertGreaterEqual(int(resumed[1]), reported, "steps that were done are lost")
+        job = json.loads(self.operate("describe", "digits", "--json"))
+        self.assertEqual(job["state"], "completed")
 
 
 @needs_all_programs

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 GOLDEN = ROOT / "tests/golden/kubernetes"
-OVERLAYS = ("ha", "jobset", "local", "production")
+OVERLAYS = ("ha", "jobset", "kueue", "local", "production")
 KUBECTL_MIN = (1, 27)  # the first whose kustomize renders components as here
 
 

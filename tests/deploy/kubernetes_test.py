@@ -34,6 +34,7 @@ def validate_by(schema_name, definition, document):
 
 def validate(document, version):
     group = document["apiVersion"]
+    validate_by("kueue.x-k8s.io", "metadata", document["metadata"])
     if group.startswith(OTHERS):
         validate_by(group.replace("/", "_"), document["kind"], document)
     else:
@@ -105,6 +106,17 @@ class SchemaTest(unittest.TestCase):
                     break_it(cluster)
                     self.assert_refused(cluster.jobset, version)
 
+    def test_a_wrong_word_for_kueue_is_noticed(self):
+        for overlay in ("jobset", "kueue"):
+            for field, word, value in (("labels", "kueue.x-k8s.io/queue_name", "lockstep"),
+                                       ("labels", "kueue.x-k8s.io/queue-name", "the queue"),
+                                       ("annotations", "kueue.x-k8s.io/queue-name", "lockstep")):
+                with self.subTest(overlay, field=field, word=word):
+                    cluster = golden(overlay)
+                    queued = cluster.jobset or cluster.workers
+                    queued["metadata"].setdefault(field, {})[word] = value
+                    self.assert_refused(queued, VERSIONS[0])
+
 
 class PolicyTest(unittest.TestCase):
 
@@ -125,6 +137,7 @@ class PolicyTest(unittest.TestCase):
         for overlay, name, breaks in [*(("production", *entry) for entry in BROKEN.items()),
                                       *(("jobset", *entry) for entry in BROKEN.items()),
                                       *(("jobset", *entry) for entry in BROKEN_JOBSET.items()),
+                                      *(("kueue", *entry) for entry in BROKEN_KUEUE.items()),
                                       *(("ha", *entry) for entry in BROKEN_HA.items())]:
             for number, break_it in enumerate(breaks):
                 with self.subTest(name, overlay=overlay, number=number):
@@ -133,7 +146,7 @@ class PolicyTest(unittest.TestCase):
                     self.assertNotEqual(list(policy.RULES[name](cluster)), [])
 
     def test_each_rule_has_what_breaks_it(self):
-        self.assertEqual({*BROKEN, *BROKEN_HA, *BROKEN_JOBSET}, set(policy.RULES))
+        self.assertEqual({*BROKEN, *BROKEN_HA, *BROKEN_JOBSET, *BROKEN_KUEUE}, set(policy.RULES))
 
     def test_images_are_those_of_the_dockerfile(self):
         cluster = golden("local")
@@ -205,6 +218,8 @@ def copy_of(cluster, kind, name, **fields):
 def admit(cluster, component, peer):
     cluster.of("NetworkPolicy", component)["spec"]["ingress"][0]["from"].append(peer)
 
+
+QUEUE = {"kueue.x-k8s.io/queue-name": "lockstep"}
 
 BROKEN = {
     "pods_are_not_root": [
@@ -452,7 +467,7 @@ BROKEN_HA = {
     ],
 }
 
-# With a JobSet.
+# With a JobSet, in a queue.
 BROKEN_JOBSET = {
     "a_jobset_is_one_job_that_is_never_restarted": [
         lambda c: c.objects.append(golden("production").workers),
@@ -463,6 +478,23 @@ BROKEN_JOBSET = {
         lambda c: c.jobset["spec"].pop("failurePolicy"),
         lambda c: c.jobset["spec"].pop("network"),
         lambda c: c.jobset["spec"].update(ttlSecondsAfterFinished=60),
+    ],
+    "a_queue_admits_all_pods_or_none": [
+        lambda c: c.jobset["spec"]["replicatedJobs"][0]["template"]["metadata"]["labels"].update(QUEUE),
+        lambda c: c.jobset["spec"].update(suspend=True),
+    ],
+}
+
+# In a queue.
+BROKEN_KUEUE = {
+    "a_queue_admits_all_pods_or_none": [
+        lambda c: c.coordinator["metadata"]["labels"].update(QUEUE),
+        lambda c: policy.labels_of(c.workers).update(QUEUE),
+        lambda c: c.workers["metadata"]["labels"].update({"kueue.x-k8s.io/queue-name": "default"}),
+        lambda c: c.workers["metadata"].update(annotations={"kueue.x-k8s.io/job-min-parallelism": "1"}),
+        lambda c: c.workers["metadata"].update(annotations={"kueue.x-k8s.io/elastic-job": "true"}),
+        lambda c: c.workers["spec"].update(suspend=True),
+        lambda c: replace_flag(c.workers, "--save-on-term"),
     ],
 }
 

@@ -470,7 +470,7 @@ def gpus_are_one_for_each_worker(cluster):
         yield "the shared memory takes half of the pod's memory, or more"
 
 
-# --- JobSet ---------------------------------------------------------------------------------
+# --- JobSet and Kueue -----------------------------------------------------------------------
 
 
 @rule
@@ -488,6 +488,33 @@ def a_jobset_is_one_job_that_is_never_restarted(cluster):
         yield "the JobSet makes names for the pods, which have some"
     if "ttlSecondsAfterFinished" in spec:
         yield "a JobSet that is over is removed, and made again by whoever keeps the manifests applied"
+
+
+def words_of_kueue(metadata):
+    return [word for field in ("labels", "annotations") for word in metadata.get(field, {})
+            if "kueue.x-k8s.io/" in word]
+
+
+@rule
+def a_queue_admits_all_pods_or_none(cluster):
+    gang = cluster.jobset or cluster.workers
+    for found in cluster.objects:
+        if found is not gang and words_of_kueue(found["metadata"]):
+            yield f"{name_of(found)} waits in a queue"
+    inside = [cluster.workers["spec"]["template"]["metadata"]]
+    if cluster.jobset is not None:
+        inside += [one["template"].get("metadata", {}) for one in gang["spec"]["replicatedJobs"]]
+    if any(map(words_of_kueue, inside)):
+        yield "a part of the job waits in a queue by itself"
+    if set(words_of_kueue(gang["metadata"])) - {"kueue.x-k8s.io/queue-name"}:
+        yield "Kueue may admit some pods without the others"
+    queue = gang["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
+    if queue and "--save-on-term" not in flags_of(container_of(cluster.workers)["args"]):
+        yield "a job whose place in the queue is taken loses its state"
+    if queue == "default":
+        yield "the coordinator may wait in the queue, too: it is that of all workloads without a label"
+    if "suspend" in gang["spec"] or "suspend" in cluster.workers["spec"]:
+        yield "manifests that are applied again end the pods of a running job"
 
 
 # --- Metrics --------------------------------------------------------------------------------

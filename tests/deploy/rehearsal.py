@@ -101,7 +101,7 @@ class Pod:
         line = re.sub(r"--address=\S+", f"--address=localhost:{port}", line)
         line = re.sub(r"--steps=\d+", f"--steps={steps}", line)
         for mounted, here in ((f"{SECRETS}/tls", f"{folder}/certs/worker"), (f"{SECRETS}/token/", f"{folder}/token/"),
-                              (f"{SECRETS}/job/", f"{folder}/")):
+                              (f"{SECRETS}/job/", f"{folder}/"), ("/var/lib/lockstep-state/", f"{folder}/")):
             line = line.replace(mounted, here)
         # No folder of the image is writable, and there is no home.
         environment = {"PATH": ":".join({str(path.parent) for path in programs.values()}), "TMPDIR": "/nonexistent"}
