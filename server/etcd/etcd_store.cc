@@ -117,7 +117,7 @@ absl::Status EtcdStore::CheckFormat() {
                    format, "\", this version reads \"", kFormat, "\""));
 }
 
-// Of a journal whose format is gone.
+// DataLoss: the format is gone, and the rest of a journal is there.
 absl::Status EtcdStore::CheckNoRest() {
   for (const KeyRange& range :
        {KeyRange{KeyOf("head"), ""}, WithPrefix(KeyOf("record/")),
