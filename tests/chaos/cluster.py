@@ -19,7 +19,7 @@ SPEC = """name: chaos
 mesh: data={workers}
 elastic: {{axis: data}}
 data_plane: trusted
-limits: {{max_restarts: 1000000, restart_window: 1s}}
+limits: {{max_restarts: 1000000, restart_window: 100ms}}
 timeouts: {{join: 60s, lease: 2s, resume: 1s, link: 2s, connect: 10s}}
 """
 
