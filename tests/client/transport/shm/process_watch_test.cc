@@ -23,7 +23,9 @@ using testing::HasSubstr;
 struct News {
   int peer;
   ProcessNews news;
-  absl::Status why;
+  // A copy of the status would share its text with the watch's thread, and
+  // ThreadSanitizer does not see how abseil's library counts its owners.
+  std::string why;
 };
 
 class Inbox {
@@ -31,7 +33,7 @@ class Inbox {
   ProcessWatch::OnNews Sink() {
     return [this](int peer, ProcessNews news, const absl::Status& why) {
       MutexLock lock(&mutex_);
-      news_.push_back({peer, news, why});
+      news_.push_back({peer, news, std::string(why.message())});
       changed_.NotifyAll();
     };
   }
@@ -120,7 +122,7 @@ TEST(ProcessWatchTest, AnotherProgramAtTheAddressIsNotWatched) {
   ASSERT_TRUE(SendMessage(stranger.AwaitGuest().get(), nonsense).ok());
   const News news = inbox.Next();
   EXPECT_EQ(news.news, ProcessNews::kUnwatched);
-  EXPECT_THAT(news.why.message(), HasSubstr("another program"));
+  EXPECT_THAT(news.why, HasSubstr("another program"));
 }
 
 TEST(ProcessWatchTest, EndsWhileAPeerDoesNotAnswer) {
