@@ -273,11 +273,15 @@ TEST(IncomingBytesTest, FarTooLargeMessagesCountUntilTheConnectionEnds) {
   RunningJob job(daemon);
   const auto channel = ChannelTo(daemon.address());
   const std::string large(5 * kMiB, '\0');
-  for (int i = 0; i < 2; ++i) {
-    const auto refused =
-        CallWithBytes(channel, "/lockstep.v1.Admin/ListJobs", large);
-    EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
-  }
+  const auto call = [&] {
+    return CallWithBytes(channel, "/lockstep.v1.Admin/ListJobs", large)
+        .status()
+        .code();
+  };
+  EXPECT_EQ(call(), StatusCode::kResourceExhausted);
+  // Its bytes end the connection, perhaps before the answer has left.
+  EXPECT_THAT(call(), testing::AnyOf(StatusCode::kResourceExhausted,
+                                     StatusCode::kUnavailable));
   EXPECT_TRUE(Eventually(
       [&] { return UseOf(job.channel(), "connection_bytes").refused == 1; }));
   EXPECT_TRUE(Eventually([&] {
