@@ -9,10 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/thread.h"
-#include "base/tls/probe.h"
 #include "proto/grpc_credentials.h"
+#include "server/etcd/access.h"
 #include "server/etcd/etcd_store.h"
-#include "server/etcd/url.h"
 #include "server/journal/group_commit_journal.h"
 #include "server/journal/sqlite_store.h"
 
@@ -26,31 +25,8 @@ bool IsInEtcd(const std::string& where) {
 }
 
 absl::StatusOr<etcd::Url> UrlOf(const JournalOptions& options) {
-  auto url = etcd::ParseUrl(options.where);
-  if (!url.ok()) return url.status();
-  const bool is_safe =
-      url->is_on_loopback || !options.etcd_tls.empty() || options.insecure;
-  if (is_safe) return url;
-  return absl::FailedPreconditionError(absl::StrCat(
-      options.where,
-      " is on other machines, and would be asked in plaintext: whoever can "
-      "reach that network could change the journal. Use --etcd_tls DIR, with "
-      "ca.crt, tls.crt and tls.key for etcd's clients, or say "
-      "--insecure if the network is trusted"));
-}
-
-// Why gRPC cannot connect, if that is a matter of certificates. They are read
-// once, so waiting does not help.
-absl::Status ProbeEtcd(const std::vector<std::string>& members,
-                       const std::string& folder) {
-  return tls::ProbeTls(
-      members, folder,
-      {.name = "etcd",
-       .role = "a server",
-       .if_it_serves_tls = "use --etcd_tls DIR, with ca.crt, tls.crt and "
-                           "tls.key for etcd's clients",
-       .if_it_serves_plaintext =
-           "leave out --etcd_tls, or let etcd serve TLS"});
+  return etcd::UrlThatMayBeAsked(options.where, options.etcd_tls,
+                                 options.insecure);
 }
 
 // Runs `what` on a thread; asks `gives_up` meanwhile, and cancels the client.
@@ -103,7 +79,8 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
              },
          .why_not_wait =
              [members = url->members, folder = options.etcd_tls] {
-               return ProbeEtcd(members, folder);
+               // They are read once, so waiting does not help.
+               return etcd::ProbeMembers(members, folder);
              },
          .on_lost =
              [lost = options.on_lost,

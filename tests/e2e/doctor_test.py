@@ -143,6 +143,16 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.expect(found["etcd"], "error", NOBODY, "etcdctl")
 
+    def test_a_journal_in_etcd_that_lockstepd_refuses(self):
+        run(BIN / "lockstepctl", "certs", "init", f"{self.folder}/certs")
+        _, other = self.serve("--tls", f"{self.folder}/certs/coordinator")
+        for journal, says in ((f"etcd://{NOBODY}", "/PREFIX"), ("etcd://127.0.0.1/x", "HOST:PORT"),
+                              ("etcd://192.0.2.1:2379/x", "plaintext"), (f"etcd://{other}/x", "serves TLS")):
+            with self.subTest(journal):
+                code, found = doctor("--journal", journal)
+                self.assertEqual(code, 1)
+                self.expect(found["etcd"], "error", says)
+
     def test_a_port_in_use(self):
         _, address = self.serve()
         code, found = doctor("--listen", address)

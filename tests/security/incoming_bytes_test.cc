@@ -279,7 +279,7 @@ TEST(IncomingBytesTest, FarTooLargeMessagesCountUntilTheConnectionEnds) {
         .code();
   };
   EXPECT_EQ(call(), StatusCode::kResourceExhausted);
-  // Its bytes end the connection, perhaps before the answer has left.
+  // The connection ends by these bytes, perhaps before the answer has left.
   EXPECT_THAT(call(), testing::AnyOf(StatusCode::kResourceExhausted,
                                      StatusCode::kUnavailable));
   EXPECT_TRUE(Eventually(

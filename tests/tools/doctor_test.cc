@@ -382,6 +382,15 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) {
          f->etcd[1].connected = absl::UnavailableError("refused");
        }},
+      {"etcd", error, "etcd at e2:2379 serves TLS", "--etcd-tls",
+       [](Facts* f) {
+         f->etcd[1].connected =
+             absl::FailedPreconditionError("etcd at e2:2379 serves TLS");
+       }},
+      {"etcd", error, "has no prefix", "high-availability.md",
+       [](Facts* f) {
+         f->etcd_url = absl::InvalidArgumentError("it has no prefix");
+       }},
   };
   for (const Sick& sick : all) {
     SCOPED_TRACE(testing::Message() << sick.check << ": " << sick.what);

@@ -8,12 +8,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/join_token.h"
 #include "base/process.h"
 #include "base/secret_file.h"
 #include "base/user_file.h"
+#include "server/etcd/access.h"
 #include "spec/spec_text.h"
 #include "tools/ctl/print.h"
 #include "tools/doctor/checks.h"
@@ -22,8 +22,6 @@
 
 namespace lockstep::ctl {
 namespace {
-
-constexpr absl::string_view kEtcd = "etcd://";
 
 bool UsesGpu(const JobSpec& spec) { return spec.transport == "nccl"; }
 
@@ -88,16 +86,17 @@ void GatherSecrets(const DoctorOptions& options, doctor::Facts* facts) {
 
 void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
   if (options.journal.empty() || options.journal == "memory") return;
-  absl::string_view where = options.journal;
-  if (!absl::ConsumePrefix(&where, kEtcd)) {
+  if (!absl::StartsWith(options.journal, etcd::kScheme)) {
     facts->journal = doctor::GatherJournal(options.journal);
     return;
   }
-  where = where.substr(0, where.find('/'));
-  for (const absl::string_view member :
-       absl::StrSplit(where, ',', absl::SkipWhitespace())) {
-    facts->etcd.push_back(doctor::GatherEtcdMember(
-        std::string(absl::StripAsciiWhitespace(member))));
+  const auto url = etcd::UrlThatMayBeAsked(
+      options.journal, options.etcd_tls_folder, /*insecure=*/false);
+  facts->etcd_url = url.status();
+  if (!url.ok()) return;
+  for (const std::string& member : url->members) {
+    facts->etcd.push_back(
+        doctor::GatherEtcdMember(member, options.etcd_tls_folder));
   }
 }
 

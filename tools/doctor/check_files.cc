@@ -99,6 +99,12 @@ Findings CheckJournalFolder(const Facts& facts) {
 
 Findings CheckEtcd(const Facts& facts) {
   Findings findings;
+  if (facts.etcd_url && !facts.etcd_url->ok()) {
+    return {{Severity::kError, std::string(facts.etcd_url->message()),
+             "lockstepd ends at its start",
+             "docs/high-availability.md has what --journal and --etcd_tls "
+             "take"}};
+  }
   size_t reached = 0;
   for (const EtcdMember& member : facts.etcd) {
     reached += member.connected.ok() ? 1 : 0;
@@ -108,6 +114,14 @@ Findings CheckEtcd(const Facts& facts) {
     if (member.connected.ok()) {
       findings.push_back({Severity::kOk, absl::StrCat(member.address,
                                                       " accepts connections")});
+      continue;
+    }
+    if (absl::IsFailedPrecondition(member.connected)) {
+      findings.push_back({Severity::kError,
+                          std::string(member.connected.message()),
+                          "lockstepd ends at its start",
+                          "--etcd-tls DIR, with ca.crt, tls.crt and tls.key "
+                          "for etcd's clients, if etcd serves TLS"});
       continue;
     }
     findings.push_back(

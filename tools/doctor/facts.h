@@ -135,6 +135,7 @@ struct JournalFolderFacts {
 
 struct EtcdMember {
   std::string address;
+  // FailedPrecondition: it is there, and a coordinator ends at its start.
   absl::Status connected;
 };
 
@@ -151,6 +152,7 @@ struct Facts {
   std::vector<CoordinatorFacts> coordinators;
   std::optional<ListenFacts> listen;
   std::optional<JournalFolderFacts> journal;
+  std::optional<absl::Status> etcd_url;  // whether lockstepd takes it
   std::vector<EtcdMember> etcd;
 };
 

@@ -49,7 +49,9 @@ CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);
 HostAddressFacts GatherHostAddress(const std::string& text);
 ListenFacts GatherListen(const std::string& address);
-EtcdMember GatherEtcdMember(const std::string& address);
+// `tls_folder`: lockstepd's --etcd_tls.
+EtcdMember GatherEtcdMember(const std::string& address,
+                            const std::string& tls_folder);
 
 }  // namespace lockstep::doctor
 

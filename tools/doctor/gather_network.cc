@@ -15,6 +15,7 @@
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
 #include "proto/grpc_process.h"
+#include "server/etcd/access.h"
 #include "tools/doctor/gather.h"
 
 namespace lockstep::doctor {
@@ -184,11 +185,13 @@ ListenFacts GatherListen(const std::string& address) {
   return facts;
 }
 
-EtcdMember GatherEtcdMember(const std::string& address) {
+EtcdMember GatherEtcdMember(const std::string& address,
+                            const std::string& tls_folder) {
   const Resolved resolved = Resolve(Split(address));
-  return {.address = address,
-          .connected =
-              resolved.status.ok() ? ConnectToAny(resolved) : resolved.status};
+  absl::Status connected =
+      resolved.status.ok() ? ConnectToAny(resolved) : resolved.status;
+  if (connected.ok()) connected = etcd::ProbeMembers({address}, tls_folder);
+  return {.address = address, .connected = std::move(connected)};
 }
 
 }  // namespace lockstep::doctor
