@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "base/thread.h"
 #include "proto/grpc_credentials.h"
-#include "server/etcd/access.h"
+#include "server/etcd/access/access.h"
 #include "server/etcd/etcd_store.h"
 #include "server/journal/group_commit_journal.h"
 #include "server/journal/sqlite_store.h"

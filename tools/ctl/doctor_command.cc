@@ -13,7 +13,7 @@
 #include "base/process.h"
 #include "base/secret_file.h"
 #include "base/user_file.h"
-#include "server/etcd/access.h"
+#include "server/etcd/access/access.h"
 #include "spec/spec_text.h"
 #include "tools/ctl/print.h"
 #include "tools/doctor/checks.h"

@@ -15,7 +15,7 @@
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
 #include "proto/grpc_process.h"
-#include "server/etcd/access.h"
+#include "server/etcd/access/access.h"
 #include "tools/doctor/gather.h"
 
 namespace lockstep::doctor {

@@ -31,7 +31,8 @@ MAY_INCLUDE = {
     "kernels": _TEXT,
     "proto": [*_PLAN, "base/tls"],
     "server/core": [*_PLAN, "plan/verify"],
-    "server": [*_PLAN, "plan/verify", "proto", "server/core", "base/tls"],
+    "server": [*_PLAN, "plan/verify", "proto", "server/core", "server/etcd/access", "base/tls"],
+    "server/etcd/access": [*_TEXT, "base/tls"],
     "server/offline": [*_PLAN, "plan/verify", "proto", "server/core", "server"],
     "client": [],
     "client/transport": [*_PLAN, _API, "kernels", "client/transport/common"],
@@ -52,7 +53,7 @@ MAY_INCLUDE = {
     "client/gradient": _WORKER,
     "client/pipeline": _WORKER,
     "tools": [*_PLAN, _API, "base/tls", "plan/verify", "plan/timeline", "proto", "kernels",
-              "client/checkpoint", "server/offline",
+              "client/checkpoint", "server/offline", "server/etcd/access",
               "client/collectives", "client/halo", *_ANY_TRANSPORT],
     # The demonstration launches its workers.
     "examples": [*_PLAN, _API, "plan/timeline", "kernels", *_ANY_TRANSPORT,

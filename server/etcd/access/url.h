@@ -10,8 +10,8 @@
 //
 // Threads: pure functions and values.
 
-#ifndef LOCKSTEP_SERVER_ETCD_URL_H_
-#define LOCKSTEP_SERVER_ETCD_URL_H_
+#ifndef LOCKSTEP_SERVER_ETCD_ACCESS_URL_H_
+#define LOCKSTEP_SERVER_ETCD_ACCESS_URL_H_
 
 #include <string>
 #include <vector>
@@ -34,4 +34,4 @@ absl::StatusOr<Url> ParseUrl(absl::string_view text);
 
 }  // namespace lockstep::etcd
 
-#endif  // LOCKSTEP_SERVER_ETCD_URL_H_
+#endif  // LOCKSTEP_SERVER_ETCD_ACCESS_URL_H_

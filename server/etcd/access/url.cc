@@ -1,4 +1,4 @@
-#include "server/etcd/url.h"
+#include "server/etcd/access/url.h"
 
 #include <arpa/inet.h>
 

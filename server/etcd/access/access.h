@@ -3,8 +3,8 @@
 //
 // Threads: any.
 
-#ifndef LOCKSTEP_SERVER_ETCD_ACCESS_H_
-#define LOCKSTEP_SERVER_ETCD_ACCESS_H_
+#ifndef LOCKSTEP_SERVER_ETCD_ACCESS_ACCESS_H_
+#define LOCKSTEP_SERVER_ETCD_ACCESS_ACCESS_H_
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "server/etcd/url.h"
+#include "server/etcd/access/url.h"
 
 namespace lockstep::etcd {
 
@@ -30,4 +30,4 @@ absl::Status ProbeMembers(const std::vector<std::string>& members,
 
 }  // namespace lockstep::etcd
 
-#endif  // LOCKSTEP_SERVER_ETCD_ACCESS_H_
+#endif  // LOCKSTEP_SERVER_ETCD_ACCESS_ACCESS_H_

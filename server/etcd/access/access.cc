@@ -1,4 +1,4 @@
-#include "server/etcd/access.h"
+#include "server/etcd/access/access.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/tls/probe.h"
