@@ -220,7 +220,7 @@ absl::StatusOr<Page> Client::Read(const KeyRange& range, int64_t limit,
 }
 
 absl::Status Client::Commit(const Transaction& transaction,
-                            absl::Duration timeout) {
+                            absl::Duration timeout, bool is_in_doubt) {
   pb::TxnRequest request;
   *request.add_compare() =
       IsCreatedAt(transaction.fence.key, transaction.fence.created);
@@ -251,14 +251,15 @@ absl::Status Client::Commit(const Transaction& transaction,
     Fill(put, /*lease=*/0, request.add_success()->mutable_request_put());
   }
   pb::TxnResponse response;
-  absl::Status done =
+  int attempts = 0;
+  const absl::Status done =
       Call("write", timeout, [&](Member& member, grpc::ClientContext* context) {
+        ++attempts;
         return member.keys->Txn(context, request, &response);
       });
   if (absl::IsResourceExhausted(done)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        done.message(),
-        "; etcd's quota is used up: compact, defragment and disarm its alarm"));
+    return AfterNoSpace(transaction, done, is_in_doubt || attempts > 1,
+                        timeout);
   }
   if (!done.ok() || response.succeeded()) return done;
   for (const pb::ResponseOp& answer : response.responses()) {
@@ -286,6 +287,29 @@ absl::Status Client::Commit(const Transaction& transaction,
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "another coordinator leads: it has ", transaction.fence.key, " in etcd"));
+}
+
+// etcd says NOSPACE also of the transaction that takes it over its quota, which
+// it has carried out. A refused one must not count as carried out, either, when
+// the next one has the same turn.
+absl::Status Client::AfterNoSpace(const Transaction& transaction,
+                                  const absl::Status& refused, bool is_in_doubt,
+                                  absl::Duration timeout) {
+  const auto leader = Read({transaction.fence.key, ""}, 1, 0, timeout);
+  if (!leader.ok()) return leader.status();
+  const bool leads = !leader->keys.empty() &&
+                     leader->keys.front().created == transaction.fence.created;
+  if (leads && transaction.turn > 0 &&
+      leader->keys.front().version == transaction.turn + 1) {
+    return absl::OkStatus();
+  }
+  if (is_in_doubt) {  // an earlier attempt may be on its way
+    absl::SleepFor(kPause);
+    return absl::UnavailableError(refused.message());
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      refused.message(),
+      "; etcd's quota is used up: compact, defragment and disarm its alarm"));
 }
 
 // --- Leases ------------------------------------------------------------------

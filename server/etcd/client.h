@@ -12,7 +12,8 @@
 //
 // Threads: any.
 // Errors:  Unavailable (no member answered in time: all are named, with the
-//          error of each), ResourceExhausted (etcd's quota is used up),
+//          error of each), ResourceExhausted (etcd's quota is used up; with a
+//          turn: and nothing was written),
 //          FailedPrecondition (the fence: another process leads), DataLoss
 //          (Transaction::behind), Unauthenticated and PermissionDenied as etcd
 //          says.
@@ -107,7 +108,10 @@ class Client {
   // At most `limit` keys; `revision`: of the store, 0 for now.
   absl::StatusOr<Page> Read(const KeyRange& range, int64_t limit,
                             int64_t revision, absl::Duration timeout);
-  absl::Status Commit(const Transaction& transaction, absl::Duration timeout);
+  // Unavailable: it may still be carried out. The next call with the same
+  // transaction says so by `is_in_doubt`.
+  absl::Status Commit(const Transaction& transaction, absl::Duration timeout,
+                      bool is_in_doubt = false);
 
   // A lease of at least `seconds`, which ends unless it is renewed.
   absl::StatusOr<int64_t> GrantLease(int64_t seconds, absl::Duration timeout);
@@ -136,6 +140,9 @@ class Client {
                     absl::Duration patience_with_one, const Attempt& attempt);
   absl::Status Call(const std::string& what, absl::Duration timeout,
                     const Attempt& attempt);
+  absl::Status AfterNoSpace(const Transaction& transaction,
+                            const absl::Status& refused, bool is_in_doubt,
+                            absl::Duration timeout);
 
   std::vector<std::unique_ptr<Member>> members_;
   Mutex mutex_;

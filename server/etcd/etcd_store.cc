@@ -24,12 +24,6 @@ constexpr absl::Duration kReadTimeout = absl::Seconds(10);
 
 std::string Padded(uint64_t number) { return absl::StrFormat("%020d", number); }
 
-// The chain's end, as the mark of a journal on a disk.
-std::string HeadBytes(const Chain& end) {
-  return journal::Encode(
-      {.number = end.last_number(), .predecessor = end.last_hash()});
-}
-
 std::string ChunkKey(const std::string& key, size_t chunk) {
   return absl::StrFormat("%s/%04d", key, chunk);
 }
@@ -107,8 +101,8 @@ absl::Status EtcdStore::CheckFormat() {
   if (!page.ok()) return page.status();
   if (page->keys.empty()) {
     if (absl::Status rest = CheckNoRest(); !rest.ok()) return rest;
-    return Commit(
-        {}, {{KeyOf("format"), kFormat}, {KeyOf("head"), HeadBytes(Chain())}});
+    return Commit({}, {{KeyOf("format"), kFormat},
+                       {KeyOf("head"), journal::EndFrame(Chain())}});
   }
   const std::string& format = page->keys.front().value;
   if (format == kFormat) return absl::OkStatus();
@@ -215,7 +209,7 @@ absl::Status EtcdStore::Append(uint64_t first,
   for (const std::string& frame : frames) {
     named.emplace_back(KeyOf(absl::StrCat("record/", Padded(first++))), frame);
   }
-  return Write(named, &last_, {{KeyOf("head"), HeadBytes(end)}});
+  return Write(named, &last_, {{KeyOf("head"), journal::EndFrame(end)}});
 }
 
 absl::Status EtcdStore::ReplaceBySnapshot(
@@ -283,10 +277,13 @@ absl::Status EtcdStore::Commit(const std::vector<KeyRange>& deletes,
                                 .behind = behind,
                                 .deletes = deletes,
                                 .puts = std::move(puts)};
+  bool is_in_doubt = false;
   while (true) {
-    const absl::Status done = client_->Commit(transaction, kWriteTimeout);
+    const absl::Status done =
+        client_->Commit(transaction, kWriteTimeout, is_in_doubt);
     if (done.ok()) ++turn_;
     if (!absl::IsUnavailable(done)) return done;
+    is_in_doubt = true;
   }
 }
 

@@ -11,11 +11,6 @@
 namespace lockstep::journal {
 namespace {
 
-std::string MarkBytes(const Chain& newest) {
-  return Encode(
-      {.number = newest.last_number(), .predecessor = newest.last_hash()});
-}
-
 std::string WhyMissing(const std::optional<WalExtent>& log) {
   if (!log) {
     return "there is no journal.db-wal: it was removed, or an older copy of "
@@ -72,13 +67,13 @@ absl::StatusOr<MarkFile> MarkFile::Open(const std::string& path) {
 }
 
 void MarkFile::Write(const Chain& newest) {
-  const std::string bytes = MarkBytes(newest);
+  const std::string bytes = EndFrame(newest);
   [[maybe_unused]] const ssize_t written =
       pwrite(fd_.get(), bytes.data(), bytes.size(), 0);
 }
 
 absl::Status MarkFile::Renew(const Chain& newest) {
-  const std::string bytes = MarkBytes(newest);
+  const std::string bytes = EndFrame(newest);
   errno = 0;
   if (pwrite(fd_.get(), bytes.data(), bytes.size(), 0) !=
           static_cast<ssize_t>(bytes.size()) ||

@@ -150,12 +150,15 @@ absl::StatusOr<Recovered> Recover(const std::vector<std::string>& frames,
   return recovered;
 }
 
+std::string EndFrame(const Chain& end, std::string payload) {
+  return Encode({.number = end.last_number(),
+                 .predecessor = end.last_hash(),
+                 .payload = std::move(payload)});
+}
+
 std::vector<std::string> SnapshotFrames(const Chain& of,
                                         const std::vector<std::string>& parts) {
-  std::vector<std::string> frames = {
-      Encode({.number = of.last_number(),
-              .predecessor = of.last_hash(),
-              .payload = absl::StrCat(parts.size())})};
+  std::vector<std::string> frames = {EndFrame(of, absl::StrCat(parts.size()))};
   Chain chain(0, HashOf(frames.front()));
   for (const std::string& part : parts) frames.push_back(chain.Extend(part));
   return frames;

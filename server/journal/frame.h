@@ -72,6 +72,10 @@ class Chain {
   uint64_t hash_ = 0;
 };
 
+// Where a chain ends, as a frame: its number, and as `predecessor` the hash of
+// that record. Marks, heads and headers of snapshots are such frames.
+std::string EndFrame(const Chain& end, std::string payload = "");
+
 // The result of reading a journal: the payloads of the intact frames, the chain
 // to continue from, and the number of torn frames at the end to remove.
 struct Recovered {

@@ -136,6 +136,14 @@ class ElasticSlicesTest : public InprocJobFixture {
     return rank;
   }
 
+  // Until rank 0 has resumed, too: an epoch that ends before has no beginning.
+  void AwaitBeginning() {
+    for (;; absl::SleepFor(absl::Milliseconds(1))) {
+      MutexLock lock(&mutex_);
+      if (!beginnings_.empty()) return;
+    }
+  }
+
   // Worker 2 dies before its step death_, and comes again once the others have
   // done `back` steps; never if that is negative.
   absl::Status Work(int worker, int64_t steps, int64_t back) {
@@ -151,7 +159,10 @@ class ElasticSlicesTest : public InprocJobFixture {
       absl::Status trained = rank.status();
       const bool is_smaller = (*session)->world_size() < kWorld;
       while (trained.ok() && step < steps) {
-        if (may_die && step == death_) break;
+        if (may_die && step == death_) {
+          AwaitBeginning();
+          break;
+        }
         if (is_smaller) absl::SleepFor(absl::Milliseconds(5));
         trained = rank->Step();
         if (is_smaller) furthest_ = std::max<int64_t>(furthest_, step);
