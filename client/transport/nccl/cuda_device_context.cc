@@ -1,6 +1,7 @@
 #include "client/transport/nccl/cuda_device_context.h"
 
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "client/transport/nccl/cuda_blocks.h"
@@ -51,10 +52,18 @@ struct Device {
     MutexLock lock(&retired_mutex);
     retired.push_back(std::move(hold));
   }
-  // Frees the memory that no work reads any more.
+  // Frees the memory that no work reads any more. Calls CUDA without the lock,
+  // which a gate takes where it is destroyed: in a function on the host, too.
   void Reclaim() {
+    std::vector<Retired> asked;
+    {
+      MutexLock lock(&retired_mutex);
+      asked.swap(retired);
+    }
+    std::erase_if(asked, [](Retired& hold) { return hold.Passed(); });
     MutexLock lock(&retired_mutex);
-    std::erase_if(retired, [](Retired& hold) { return hold.Passed(); });
+    retired.insert(retired.end(), std::move_iterator(asked.begin()),
+                   std::move_iterator(asked.end()));
   }
 };
 

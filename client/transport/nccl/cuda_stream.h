@@ -62,18 +62,19 @@ class StreamTail {
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Whether all work that a stream had when the fence was made has run.
+// Whether all work that a stream had when the fence was first asked has run.
+// Making it calls nothing of CUDA, so that a function on the host may do so.
 class StreamFence {
  public:
   explicit StreamFence(std::shared_ptr<StreamTail> tail)
-      : tail_(std::move(tail)), marked_(tail_->Mark(&event_)) {}
+      : tail_(std::move(tail)) {}
 
   bool Passed();
 
  private:
   std::shared_ptr<StreamTail> tail_;
   std::shared_ptr<CudaEvent> event_;
-  bool marked_;
+  bool marked_ = false;
 };
 
 class CudaStream final : public DeviceStream {

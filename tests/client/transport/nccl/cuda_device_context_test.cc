@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -101,11 +102,11 @@ TEST_F(CudaStreamGateTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
 
 TEST_F(CudaStreamGateTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
   const int message = 7;
-  const void* memory = nullptr;
+  std::set<const void*> memory;  // that of a gate is free two gates later
   for (int step = 0; step < 100; ++step) {
     auto hold = Hold();
-    if (step == 0) memory = hold->message();
-    EXPECT_EQ(hold->message(), memory);
+    memory.insert(hold->message());
+    EXPECT_LE(memory.size(), 2u);
     hold->Release(absl::OkStatus(), &message);
     int read = -1;
     Read(handle(), *hold, &read);
