@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace lockstep::fake {
 
@@ -20,8 +22,14 @@ using transport::nccl::CudaResult;
 using transport::nccl::CudaStreamHandle;
 using transport::nccl::CudaThread;
 
+// How long a call waits for the device until the fake takes it for hung.
+constexpr absl::Duration kHung = absl::Seconds(20);
+
 CudaResult Scheduler::Refusal(int device, const char* call) {
   const FakeThread& mine = thread();
+  if (mine.in_host_function) {
+    Violation(absl::StrCat(call, " is called from a function on the host"));
+  }
   if (mine.device != device) {
     Violation(absl::StrCat(call, " for device ", device,
                            " on a thread whose device is ", mine.device));
@@ -54,11 +62,121 @@ void Scheduler::Push(FakeStream* stream, const Piece& piece) {
     ++branch.work;
     return;
   }
-  stream->items.push_back(piece(nullptr, stream));
+  AwaitRoom(stream);
+  Append(stream, piece);
+}
+
+void Scheduler::Append(FakeStream* stream, const Piece& piece) {
+  const uint64_t latency = Draw(mean_.latency_max + 1);
+  stream->items.push_back({piece(nullptr, stream), turns_ + latency});
   ++stream->pushed;
 }
 
+void Scheduler::AwaitRoom(FakeStream* stream) {
+  const auto depth = static_cast<size_t>(mean_.queue_depth);
+  if (depth == 0 || stream->items.size() < depth) return;
+  AwaitThat(
+      [&] {
+        return stream->items.size() < depth ||
+               broken_.count(stream->device) > 0;
+      },
+      "a call with a full queue");
+}
+
+std::function<bool()> Scheduler::WorkOf(int device) {
+  std::vector<std::pair<FakeStream*, uint64_t>> work;
+  for (const auto& stream : streams_) {
+    if (stream->device == device && !stream->items.empty()) {
+      work.emplace_back(stream.get(), stream->pushed);
+    }
+  }
+  return [this, device, work = std::move(work)] {
+    return broken_.count(device) > 0 ||
+           std::all_of(work.begin(), work.end(), [](const auto& one) {
+             return one.first->run >= one.second;
+           });
+  };
+}
+
+void Scheduler::AwaitDevice(int device, const char* call) {
+  if (mean_.calls_wait) AwaitThat(WorkOf(device), call);
+}
+
+void Scheduler::AwaitThat(const std::function<bool()>& over, const char* call) {
+  const absl::Time begun = absl::Now();
+  while (!over()) {
+    if (absl::Now() - begun > kHung) {
+      return Violation(absl::StrCat(call, " waits for ever"));
+    }
+    RunOne();
+    if (!over()) changed_.WaitFor(&mutex_, absl::Microseconds(20));
+  }
+}
+
+void Scheduler::CountQuery(int device) {
+  const auto left = queries_left_.find(device);
+  if (left == queries_left_.end() || --left->second > 0) return;
+  queries_left_.erase(left);
+  Break(device, CudaResult::kIllegalAddress);
+}
+
+void Scheduler::CallOnHost(int device, std::function<void()> run,
+                           std::shared_ptr<bool> done) {
+  HostCall call{std::move(run), std::move(done)};
+  if (!mean_.one_host_thread) {
+    return StartThread([this, call = std::move(call)] {
+      MutexLock lock(&mutex_);
+      RunOnHost(call);
+    });
+  }
+  const auto [calls, first] = host_calls_.try_emplace(device);
+  calls->second.push_back(std::move(call));
+  if (first) StartThread([this, at = &calls->second] { RunHostCalls(at); });
+  Wake();
+}
+
+void Scheduler::RunHostCalls(std::deque<HostCall>* calls) {
+  MutexLock lock(&mutex_);
+  while (!stopping_ || !calls->empty()) {
+    if (calls->empty()) {
+      Rest(absl::Seconds(1));
+      continue;
+    }
+    const HostCall call = std::move(calls->front());
+    calls->pop_front();
+    RunOnHost(call);
+  }
+}
+
+void Scheduler::RunOnHost(const HostCall& call) {
+  thread().in_host_function = true;
+  mutex_.Unlock();
+  call.run();
+  mutex_.Lock();
+  thread().in_host_function = false;
+  *call.done = true;
+}
+
+void Scheduler::JoinThreads() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    Wake();
+  }
+  // A thread may start another one until it ends.
+  for (size_t i = 0;; ++i) {
+    std::thread thread;
+    {
+      MutexLock lock(&mutex_);
+      if (i == threads_.size()) return;
+      thread = std::move(threads_[i]);
+    }
+    thread.join();
+  }
+}
+
 void Scheduler::RunOne() {
+  ++turns_;
   if (streams_.empty()) return;
   uint64_t left = 1 + Draw(6);
   const size_t first = Draw(streams_.size());
@@ -66,7 +184,8 @@ void Scheduler::RunOne() {
     FakeStream& stream = *streams_[(first + i) % streams_.size()];
     if (broken_.count(stream.device) > 0) continue;
     // Runs a random number of items, possibly none.
-    while (left > 0 && !stream.items.empty() && stream.items.front()()) {
+    while (left > 0 && !stream.items.empty() &&
+           stream.items.front().turn <= turns_ && stream.items.front().run()) {
       stream.items.pop_front();
       ++stream.run;
       --left;
@@ -194,16 +313,12 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
-    // Not on the thread that polls the stream: the function may block.
     const Piece piece = [this, run, argument](const auto&, FakeStream*) {
       return [this, run, argument, begun = false,
               done = std::make_shared<bool>(false)]() mutable {
         if (!std::exchange(begun, true)) {
-          scheduler_->StartThread([this, run, argument, done] {
-            run(argument);
-            MutexLock lock(&scheduler_->mutex());
-            *done = true;
-          });
+          scheduler_->CallOnHost(
+              device_, [=] { run(argument); }, done);
         }
         return *done;
       };
@@ -246,6 +361,7 @@ class FakeCuda final : public CudaApi {
   }
   CudaResult EventQuery(CudaEventHandle handle) override {
     MutexLock lock(&scheduler_->mutex());
+    scheduler_->CountQuery(device_);
     if (const CudaResult no = Refusal("EventQuery");
         no != CudaResult::kSuccess) {
       return no;
@@ -276,6 +392,7 @@ class FakeCuda final : public CudaApi {
     if (const CudaResult no = Refusal("Malloc"); no != CudaResult::kSuccess) {
       return no;
     }
+    scheduler_->AwaitDevice(device_, "cudaMalloc");
     *memory = scheduler_->memory().Allocate(bytes);
     return CudaResult::kSuccess;
   }
@@ -284,6 +401,7 @@ class FakeCuda final : public CudaApi {
     if (const CudaResult no = Refusal("Free"); no != CudaResult::kSuccess) {
       return no;
     }
+    scheduler_->AwaitDevice(device_, "cudaFree");
     Release(memory);
     return CudaResult::kSuccess;
   }
@@ -293,6 +411,7 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
+    scheduler_->AwaitDevice(device_, "cudaHostAlloc");
     *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(*memory, 0xff, bytes);
     return CudaResult::kSuccess;
@@ -304,6 +423,7 @@ class FakeCuda final : public CudaApi {
           {memory, std::unique_ptr<void, void (*)(void*)>(memory, std::free)});
       return no;
     }
+    scheduler_->AwaitDevice(device_, "cudaFreeHost");
     if (refused_.erase(memory) == 0) std::free(memory);
     return CudaResult::kSuccess;
   }

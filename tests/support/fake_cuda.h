@@ -10,6 +10,14 @@
 // waiter for the first record would see the second), freeing memory that is not
 // allocated.
 //
+// Malloc, Free, HostAlloc and FreeHost wait until the work that the device has
+// when they are called has run. A stream holds a bounded number of items; a
+// call that adds one more waits for room. An item can run only some turns of
+// the device after its call. Functions on the host run one after the other, on
+// one thread for all streams of a device; calls of CUDA or NCCL from there are
+// violations. A call that has waited for 20 s is a violation, and returns.
+// Each of these can be switched off (Meanness).
+//
 // Each thread has a current device (none at first), a capture mode and a last
 // error. A call from a thread whose device is another one, or none, is a
 // violation: CUDA would create a context there, or refuse. During a capture in
@@ -39,9 +47,43 @@
 
 namespace lockstep::fake {
 
+// What makes a fake device mean (docs/fake-gpus.md). The defaults are what the
+// adapter survives.
+struct Meanness {
+  // Functions on the host run one after the other, on one thread per device.
+  bool one_host_thread = true;
+  // Operations of NCCL pass through that thread while a graph refers to their
+  // communicator.
+  bool nccl_on_host_thread = true;
+  // Allocating and freeing memory, and ending a communicator, wait for the
+  // device.
+  bool calls_wait = true;
+  // Items that a stream holds; 0: any number.
+  int queue_depth = 1024;
+  // Turns of the device until an item can run, at most.
+  int latency_max = 3;
+  // Calls of NCCL make progress on a thread of its own, not in polls.
+  bool nccl_threads = true;
+  // The first operation of each algorithm, and between each pair, is in
+  // progress until its peers have begun theirs.
+  bool first_use_connects = false;
+  // What an aborted operation sends to its peers.
+  enum class Garbage {
+    kNothing,  // they wait for ever
+    kPoison,   // half of them end without an error, with 0xff
+    // The same with this rank's own input instead of the result.
+    kOwnInput,
+  };
+  Garbage garbage = Garbage::kPoison;
+};
+
 struct FakeStream {
+  struct Queued {
+    Item run;
+    uint64_t turn;  // the first turn of the device in which it can run
+  };
   int device = 0;
-  std::deque<Item> items;
+  std::deque<Queued> items;
   uint64_t run = 0;     // items that have run
   uint64_t pushed = 0;  // the number of the last item
   bool destroyed = false;
@@ -53,6 +95,7 @@ struct FakeThread {
   static constexpr int kNoDevice = -1;
   int device = kNoDevice;
   bool relaxed = false;
+  bool in_host_function = false;
   transport::nccl::CudaResult last_error =
       transport::nccl::CudaResult::kSuccess;
 };
@@ -63,7 +106,10 @@ class Scheduler {
  public:
   using CudaResult = transport::nccl::CudaResult;
 
-  explicit Scheduler(uint64_t seed) : random_(seed) {}
+  explicit Scheduler(uint64_t seed, const Meanness& mean = {})
+      : mean_(mean), random_(seed) {}
+
+  const Meanness& mean() const { return mean_; }
 
   Mutex& mutex() { return mutex_; }
   uint64_t Draw(uint64_t below) { return random_() % below; }
@@ -82,6 +128,11 @@ class Scheduler {
 
   // --- Faults that a test injects ---
   void Break(int device, CudaResult error) { broken_[device] = error; }
+  void BreakAtQuery(int device, int queries) {
+    queries_left_[device] = queries;
+  }
+  // Call first in each query of an event.
+  void CountQuery(int device);
   void BeginForeignCapture() { foreign_capture_ = foreign_valid_ = true; }
   bool EndForeignCapture() {
     foreign_capture_ = false;
@@ -91,24 +142,59 @@ class Scheduler {
   FakeStream* MakeStream(int device);
   // Appends to the stream or, if it is being captured, to its branch, for each
   // launch. An item with state needs a Piece, which makes one for each launch.
+  // Waits for room, without the lock.
   void Push(FakeStream* stream, Item item);
   void Push(FakeStream* stream, const Piece& piece);
+  // The same for a stream that is not captured, whether it has room or not.
+  void Append(FakeStream* stream, const Piece& piece);
   transport::nccl::CudaCaptureId NextCapture() { return ++captures_; }
 
   // Runs a few items, if any is ready.
   void RunOne();
 
+  // Waits, without the lock, until the stream has room for an item.
+  void AwaitRoom(FakeStream* stream);
+  // Waits, without the lock, until the work that the device has now has run.
+  // Ends at once if the device is broken.
+  void AwaitDevice(int device, const char* call);
+  // Waits, without the lock, until `over` returns true; the device runs
+  // meanwhile. A violation, which names `call`, after 20 s.
+  void AwaitThat(const std::function<bool()>& over, const char* call);
+  // Whether the work that the device had when this was called has run.
+  std::function<bool()> WorkOf(int device);
+
+  // Calls `run` on the device's thread for functions on the host, without the
+  // lock, and then sets `*done`.
+  void CallOnHost(int device, std::function<void()> run,
+                  std::shared_ptr<bool> done);
+
+  // Threads of the fake. They end soon after `stopping` is true; Rest waits for
+  // a change, at most `most`.
   void StartThread(std::function<void()> run) {
     threads_.emplace_back(std::move(run));
   }
+  bool stopping() const { return stopping_; }
+  void Rest(absl::Duration most) { changed_.WaitFor(&mutex_, most); }
+  void Wake() { changed_.NotifyAll(); }
   // Called at the end, without the lock.
-  void JoinThreads() {
-    for (std::thread& thread : threads_) thread.join();
-  }
+  void JoinThreads();
 
  private:
+  struct HostCall {
+    std::function<void()> run;
+    std::shared_ptr<bool> done;
+  };
+  void RunHostCalls(std::deque<HostCall>* calls);
+  void RunOnHost(const HostCall& call);
+
+  const Meanness mean_;
   Mutex mutex_;
+  CondVar changed_;
   std::mt19937_64 random_;
+  uint64_t turns_ = 0;
+  std::map<int, int> queries_left_;
+  std::map<int, std::deque<HostCall>> host_calls_;  // by device
+  bool stopping_ = false;
   std::vector<std::string> violations_;
   DeviceMemory memory_;
   transport::nccl::CudaCaptureId captures_ = 0;

@@ -7,6 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/support/fake_nccl.h"
 
 namespace lockstep::fake {
@@ -55,8 +58,91 @@ Comm* Fabric::Init(Device& device, int size, const NcclUniqueId& id, int rank) {
   clique.comms[rank] = comm;
   clique.connected =
       std::count(clique.comms.begin(), clique.comms.end(), nullptr) == 0;
+  if (scheduler_.mean().nccl_threads && !device.has_thread) {
+    device.has_thread = true;
+    scheduler_.StartThread([this, at = &device] { RunThread(at); });
+  }
   return comm;
 }
+
+// --- Calls in progress ---
+
+void Fabric::RunThread(Device* device) {
+  MutexLock lock(&scheduler_.mutex());
+  while (!scheduler_.stopping()) {
+    bool more = false;
+    for (size_t i = 0; i < device->comms.size(); ++i) {
+      more |= Progress(*device->comms[i]);
+    }
+    scheduler_.Rest(more ? absl::Microseconds(20) : absl::Milliseconds(20));
+  }
+}
+
+void Fabric::Begin(Comm* comm, std::shared_ptr<Launch> launch) {
+  if (scheduler_.mean().first_use_connects) WantFirstUses(comm, launch.get());
+  comm->polls_left = DrawPolls();
+  if (!launch->first_uses.empty()) ++comm->polls_left;
+  comm->in_progress = std::move(launch);
+  scheduler_.Wake();
+}
+
+bool Fabric::Progress(Comm& comm) {
+  if (comm.over || comm.error != NcclResult::kSuccess) return false;
+  if (!comm.clique->connected || !WindowsComplete(comm)) return false;
+  if (comm.in_progress != nullptr && !Connect(comm, *comm.in_progress)) {
+    return true;
+  }
+  if (comm.polls_left > 0 && --comm.polls_left > 0) return true;
+  if (comm.registering) std::exchange(comm.registering, nullptr)();
+  if (comm.in_progress == nullptr) return false;
+  // Still in progress while it waits for room on the stream.
+  if (comm.in_progress->stream->capture == nullptr) {
+    ++comm.polls_left;
+    scheduler_.AwaitRoom(comm.in_progress->stream);
+    if (comm.over) return false;
+    --comm.polls_left;
+  }
+  if (comm.in_progress != nullptr) {
+    Enqueue(&comm, std::exchange(comm.in_progress, nullptr));
+  }
+  return false;
+}
+
+void Fabric::WantFirstUses(Comm* comm, Launch* launch) {
+  constexpr size_t kTreeBytesMax = 16 << 10;
+  for (const Part& part : launch->parts) {
+    std::string connection;
+    if (part.kind == CollectiveKind::kSend) {
+      connection = absl::StrCat(comm->rank, " to ", part.peer);
+    } else if (part.kind == CollectiveKind::kRecv) {
+      connection = absl::StrCat(part.peer, " to ", comm->rank);
+    } else {
+      const bool tree = part.kind == CollectiveKind::kAllReduce &&
+                        InBytes(part) <= kTreeBytesMax;
+      connection = tree ? "tree" : "ring";
+    }
+    if (comm->connections.insert(connection).second) {
+      launch->first_uses.insert(connection);
+      comm->clique->connecting[connection].insert(comm->rank);
+      ++comm->device->first_uses;
+    }
+  }
+}
+
+bool Fabric::Connect(Comm& comm, Launch& launch) {
+  std::erase_if(launch.first_uses, [&](const std::string& connection) {
+    const bool pair = connection.find(" to ") != std::string::npos;
+    const auto [from, to] = std::pair<absl::string_view, absl::string_view>(
+        absl::StrSplit(connection, " to "));
+    const size_t needed = !pair        ? comm.clique->comms.size()
+                          : from == to ? 1
+                                       : 2;
+    return comm.clique->connecting[connection].size() >= needed;
+  });
+  return launch.first_uses.empty();
+}
+
+// --- Operations ---
 
 void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
   const auto& capture = launch->stream->capture;
@@ -67,6 +153,8 @@ void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
   if (capture != nullptr) capture->holds.push_back(comm->pin);
   const Piece piece = [this, comm, parts = launch->parts](const auto& run,
                                                           FakeStream* stream) {
+    const bool on_host =
+        scheduler_.mean().nccl_on_host_thread && comm->pin.use_count() > 1;
     if (comm->over) {
       scheduler_.Violation("an operation of a communicator that has ended");
     }
@@ -79,34 +167,43 @@ void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
     begun->item = stream->pushed + 1;
     device.order.push_back(comm->clique->number);
     device.waiting.emplace_back(comm, begun);
-    return [this, comm, begun] { return Run(comm, *begun); };
+    std::shared_ptr<bool> passed;
+    return [this, comm, begun, on_host, passed]() mutable {
+      if (on_host && passed == nullptr) {
+        passed = std::make_shared<bool>(false);
+        scheduler_.CallOnHost(
+            comm->device->number, [] {}, passed);
+      }
+      return (!on_host || *passed) && Run(comm, *begun);
+    };
   };
   scheduler_.Push(launch->stream, piece);
 }
 
-bool Fabric::Pinned(const Comm& comm) {
-  if (comm.pin.use_count() == 1) return false;
-  scheduler_.Violation("a communicator ends while a graph holds it: for ever");
-  return true;
-}
-
 bool Fabric::Run(Comm* comm, Launch& launch) {
   if (comm->aborted) {
+    // The kernel runs, and ends at once.
+    if (!launch.begun) {
+      for (const Part& part : launch.parts) SendOn(*Next(comm, part).first);
+    }
     Leave(comm, launch);
     return true;
   }
   if (!launch.begun) {
     if (!MayBegin(*comm, launch)) return false;
-    Begin(comm, launch);
+    Start(comm, launch);
   }
   bool over = true;
   for (const auto& [rendezvous, who] : launch.meetings) {
-    over &= rendezvous->over && !rendezvous->broken;
+    over &= rendezvous->garbage || (rendezvous->over && !rendezvous->broken);
   }
   // Each rank notices the end after a delay of its own.
   if (!over || launch.lag-- > 0) return false;
-  for (const auto& [rendezvous, who] : launch.meetings)
+  for (size_t i = 0; i < launch.meetings.size(); ++i) {
+    const auto& [rendezvous, who] = launch.meetings[i];
+    if (rendezvous->garbage) WriteGarbage(*comm, launch.parts[i]);
     rendezvous->ended.insert(who);
+  }
   launch.parts.clear();  // nothing left to poison
   Leave(comm, launch);
   return true;
@@ -123,7 +220,7 @@ bool Fabric::MayBegin(const Comm& comm, const Launch& launch) const {
   return true;
 }
 
-void Fabric::Begin(Comm* comm, Launch& launch) {
+void Fabric::Start(Comm* comm, Launch& launch) {
   Device& device = *comm->device;
   const auto self = std::find_if(
       device.waiting.begin(), device.waiting.end(),
@@ -147,7 +244,7 @@ void Fabric::Begin(Comm* comm, Launch& launch) {
   FindDeadlock(device);
 }
 
-std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Join(Comm* comm,
+std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Next(Comm* comm,
                                                          const Part& part) {
   Clique& clique = *comm->clique;
   std::shared_ptr<Rendezvous>* entry = nullptr;
@@ -168,11 +265,17 @@ std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Join(Comm* comm,
     for (Comm* one : clique.comms) needed[one->rank] = one;
   }
   if (*entry == nullptr) *entry = std::make_shared<Rendezvous>();
-  const std::shared_ptr<Rendezvous> rendezvous = *entry;
-  rendezvous->needed = needed;
+  (*entry)->needed = needed;
+  return {*entry, who};
+}
+
+std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Join(Comm* comm,
+                                                         const Part& part) {
+  const auto [rendezvous, who] = Next(comm, part);
   rendezvous->come[who] = part;
-  if (rendezvous->come.size() == needed.size() && !rendezvous->broken) {
-    Hold(clique, *rendezvous);
+  if (rendezvous->come.size() == rendezvous->needed.size() &&
+      !rendezvous->broken && !rendezvous->garbage) {
+    Hold(*comm->clique, *rendezvous);
   }
   return {rendezvous, who};
 }
@@ -203,6 +306,17 @@ void Fabric::Hold(const Clique& clique, Rendezvous& rendezvous) {
   rendezvous.over = true;
 }
 
+void Fabric::WriteGarbage(const Comm& comm, const Part& part) const {
+  const size_t bytes =
+      OutBytes(part, static_cast<int>(comm.clique->comms.size()));
+  if (bytes == 0) return;
+  if (scheduler_.mean().garbage == Meanness::Garbage::kPoison) {
+    std::memset(part.out, 0xff, bytes);
+  } else if (part.kind == CollectiveKind::kAllReduce) {
+    std::memmove(part.out, part.in, bytes);
+  }
+}
+
 // The operation is aborted, or complete. Parts still in `parts` are unfinished,
 // and their buffers get 0xff.
 void Fabric::Leave(Comm* comm, Launch& launch) {
@@ -229,10 +343,45 @@ void Fabric::Abort(Comm* comm) {
   comm->in_progress = nullptr;
   comm->device->aborts.push_back(comm->made);
   for (const auto& [rendezvous, who] : comm->meetings) {
-    // Ranks that have not noticed its end wait for this rank for ever.
-    if (rendezvous->ended.size() < rendezvous->needed.size())
+    if (rendezvous->ended.count(who) == 0) {
+      SendOn(*rendezvous);
+    } else if (rendezvous->ended.size() < rendezvous->needed.size()) {
+      // What it sent may not have left: those that need it wait for ever.
       rendezvous->broken = true;
+    }
   }
+}
+
+void Fabric::SendOn(Rendezvous& rendezvous) {
+  if (rendezvous.ended.size() == rendezvous.needed.size()) return;
+  if (rendezvous.garbage) return;
+  const bool sends = scheduler_.mean().garbage != Meanness::Garbage::kNothing &&
+                     scheduler_.Draw(2) == 0;
+  // Else ranks that have not noticed its end wait for this rank for ever.
+  (sends ? rendezvous.garbage : rendezvous.broken) = true;
+}
+
+void Fabric::AwaitFreed(const std::vector<Comm*>& comms, const char* call) {
+  if (comms.empty()) return;
+  constexpr absl::Duration kPatience = absl::Seconds(1);
+  const absl::Time begun = absl::Now();
+  bool pinned = false;
+  const std::function<bool()> worked =
+      scheduler_.mean().calls_wait ? scheduler_.WorkOf(comms[0]->device->number)
+                                   : [] { return true; };
+  scheduler_.AwaitThat(
+      [&] {
+        pinned = std::any_of(comms.begin(), comms.end(), [](const Comm* comm) {
+          return comm->pin.use_count() > 1;
+        });
+        return (worked() && !pinned) || absl::Now() - begun > kPatience;
+      },
+      call);
+  if (pinned) {
+    return scheduler_.Violation(
+        "a communicator ends while a graph holds it: for ever");
+  }
+  scheduler_.AwaitThat(worked, call);
 }
 
 bool Fabric::Peaceful(const Comm& comm) const {
@@ -240,7 +389,7 @@ bool Fabric::Peaceful(const Comm& comm) const {
       comm.meetings.begin(), comm.meetings.end(), [](const auto& one) {
         const Rendezvous& rendezvous = *one.first;
         return rendezvous.ended.size() == rendezvous.needed.size() ||
-               rendezvous.broken;
+               rendezvous.broken || rendezvous.garbage;
       });
 }
 
@@ -250,7 +399,9 @@ std::set<Device*> Fabric::WaitsFor(const Device& device) const {
   for (const auto& [comm, launch] : device.residents) {
     if (comm->aborted) continue;
     for (const auto& [rendezvous, who] : launch->meetings) {
-      if (rendezvous->over || rendezvous->broken) continue;
+      if (rendezvous->over || rendezvous->broken || rendezvous->garbage) {
+        continue;
+      }
       for (const auto& [other, needed] : rendezvous->needed) {
         if (rendezvous->come.count(other) > 0) continue;
         Device* const there = needed->device;

@@ -13,7 +13,7 @@ using transport::nccl::Tables;
 struct FakeGpus::World {
   explicit World(const GpuOptions& options)
       : options(options),
-        scheduler(options.seed),
+        scheduler(options.seed, options.mean),
         fabric(&scheduler, options.polls_max, options.residents_max) {}
   ~World() { scheduler.JoinThreads(); }  // the threads use the tables
 
@@ -69,6 +69,11 @@ void FakeGpus::BreakDevice(int device) {
   world_->scheduler.Break(device, transport::nccl::CudaResult::kIllegalAddress);
 }
 
+void FakeGpus::BreakDeviceAtQuery(int device, int queries) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.BreakAtQuery(device, queries);
+}
+
 void FakeGpus::BeginForeignCapture() {
   MutexLock lock(&world_->scheduler.mutex());
   world_->scheduler.BeginForeignCapture();
@@ -102,6 +107,11 @@ std::vector<int> FakeGpus::AbortsOf(int device) const {
 std::vector<int> FakeGpus::ChannelsOf(int device) const {
   MutexLock lock(&world_->scheduler.mutex());
   return world_->fabric.device(device).channels;
+}
+
+int FakeGpus::FirstUsesOf(int device) const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->fabric.device(device).first_uses;
 }
 
 }  // namespace lockstep::fake

@@ -8,10 +8,10 @@
 //   EXPECT_THAT(gpus.violations(), IsEmpty());
 //
 // The host cannot access device memory (fake_memory.h), kernels are their host
-// references, and sums are made in rank order. Devices have no threads: work
-// runs, one piece at a time, in an order drawn from the seed, during calls to
-// the device. fake_nccl.h and fake_cuda.h describe what is modelled of NCCL and
-// CUDA.
+// references, and sums are made in rank order. Work of a device runs, one piece
+// at a time, in an order drawn from the seed, during calls to the device.
+// fake_nccl.h and fake_cuda.h describe what is modelled of NCCL and CUDA;
+// docs/fake-gpus.md lists what makes it hard for the adapter, and why.
 //
 // Threads: any.
 
@@ -39,6 +39,7 @@ struct GpuOptions {
   int cuda_driver = 13000;  // 0: no driver
   int cuda_runtime = 13000;
   int devices = 1;
+  Meanness mean = {};
 };
 
 class FakeGpus {
@@ -74,6 +75,9 @@ class FakeGpus {
   // From then on, the device runs nothing, and all calls return an error, as
   // after a kernel's illegal memory access.
   void BreakDevice(int device);
+  // The same, at the device's `queries`-th query of an event from now, which is
+  // the first call to return the error.
+  void BreakDeviceAtQuery(int device, int queries);
 
   // Another library captures a stream in global mode, as torch does, until End,
   // which returns whether that capture is still valid.
@@ -92,6 +96,8 @@ class FakeGpus {
   // The channel limits of the device's communicators, in the order of creation;
   // 0: NCCL's default.
   std::vector<int> ChannelsOf(int device) const;
+  // How often an operation of the device was the first to use a connection.
+  int FirstUsesOf(int device) const;
 
  private:
   const void* Find(const void* address) const;

@@ -70,11 +70,13 @@ CudaResult FakeGraphs::Launch(ExecHandle exec, FakeStream* stream) {
   const auto run = std::make_shared<GraphRun>();
   for (const auto& [captured, branch] : graph->capture->branches) {
     FakeStream* const to = graph->streams.at(captured);
-    scheduler_.Push(to, [run] { return run->begun; });
-    for (const Piece& piece : branch.pieces) {
-      scheduler_.Push(to, piece(run, to));
-    }
-    scheduler_.Push(to, [run] { return ++run->ended > 0; });
+    // A launch takes no room of the graph's own streams.
+    const auto append = [&](Item item) {
+      scheduler_.Append(to, [&](const auto&, FakeStream*) { return item; });
+    };
+    append([run] { return run->begun; });
+    for (const Piece& piece : branch.pieces) append(piece(run, to));
+    append([run] { return ++run->ended > 0; });
   }
   const size_t branches = graph->capture->branches.size();
   scheduler_.Push(stream, [run] { return run->begun = true; });

@@ -59,6 +59,7 @@ class FakeNccl final : public NcclApi {
     const bool any = config == nullptr || config->max_ctas == INT_MIN;
     device_.channels.push_back(any ? 0 : config->max_ctas);
     comm->polls_left = fabric_.DrawPolls();
+    scheduler_.Wake();
     *handle = reinterpret_cast<NcclComm>(comm);
     return NcclResult::kInProgress;
   }
@@ -83,9 +84,8 @@ class FakeNccl final : public NcclApi {
 
   NcclResult CommDestroy(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
-    Comm* const comm = Use(handle);
+    Comm* const comm = Use(handle, /*any_thread=*/true);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
-    if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     if (!comm->finalizing || !fabric_.Peaceful(*comm)) {
       scheduler_.Violation("a communicator is destroyed that is not quiet");
     }
@@ -93,16 +93,22 @@ class FakeNccl final : public NcclApi {
       scheduler_.Violation("a communicator is destroyed that knows memory");
     }
     comm->over = true;
+    fabric_.AwaitFreed({comm}, "CommDestroy of NCCL");
     return NcclResult::kSuccess;
   }
 
   NcclResult CommAbort(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
-    Comm* const comm = Use(handle);
+    Comm* const comm = Use(handle, /*any_thread=*/true);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
-    if (depth_ == 0) scheduler_.Violation("an abort outside a group");
-    if (fabric_.Pinned(*comm)) return NcclResult::kInProgress;
     fabric_.Abort(comm);
+    Group& group = groups_[std::this_thread::get_id()];
+    if (group.depth > 0) {
+      group.aborted.push_back(comm);
+    } else {
+      scheduler_.Violation("an abort outside a group");
+      fabric_.AwaitFreed({comm}, "CommAbort of NCCL");
+    }
     return Refused("CommAbort of NCCL") ? NcclResult::kUnhandledCudaError
                                         : NcclResult::kSuccess;
   }
@@ -119,12 +125,14 @@ class FakeNccl final : public NcclApi {
   NcclResult MemAlloc(void** memory, size_t bytes) override {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("MemAlloc of NCCL")) return NcclResult::kUnhandledCudaError;
+    scheduler_.AwaitDevice(device_.number, "MemAlloc of NCCL");
     *memory = fabric_.MemAlloc(bytes);
     return NcclResult::kSuccess;
   }
   NcclResult MemFree(void* memory) override {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("MemFree of NCCL")) return NcclResult::kUnhandledCudaError;
+    scheduler_.AwaitDevice(device_.number, "MemFree of NCCL");
     fabric_.MemFree(memory);
     return NcclResult::kSuccess;
   }
@@ -156,6 +164,7 @@ class FakeNccl final : public NcclApi {
       *window = reinterpret_cast<NcclWindow>(memory);
     });
     comm->polls_left = 1 + fabric_.DrawPolls();
+    scheduler_.Wake();
     return NcclResult::kInProgress;
   }
   NcclResult CommWindowDeregister(NcclComm handle, NcclWindow window) override {
@@ -164,18 +173,21 @@ class FakeNccl final : public NcclApi {
 
   NcclResult GroupStart() override {
     MutexLock lock(&scheduler_.mutex());
-    ++depth_;
+    ++groups_[std::this_thread::get_id()].depth;
     return NcclResult::kSuccess;
   }
 
   NcclResult GroupEnd() override {
     MutexLock lock(&scheduler_.mutex());
-    if (depth_ == 0) {
+    Group& group = groups_[std::this_thread::get_id()];
+    if (group.depth == 0) {
       scheduler_.Violation("the end of a group that has not begun");
       return NcclResult::kInvalidUsage;
     }
-    if (--depth_ > 0) return NcclResult::kSuccess;
-    return Submit();
+    if (--group.depth > 0) return NcclResult::kSuccess;
+    const NcclResult submitted = Submit(group);
+    fabric_.AwaitFreed(std::exchange(group.aborted, {}), "CommAbort of NCCL");
+    return submitted;
   }
 
   NcclResult AllReduce(const void* in, void* out, size_t count, NcclDType dtype,
@@ -216,6 +228,13 @@ class FakeNccl final : public NcclApi {
   }
 
  private:
+  // The NCCL group of a thread.
+  struct Group {
+    int depth = 0;
+    std::map<Comm*, std::shared_ptr<Launch>> launches;
+    std::vector<Comm*> aborted;
+  };
+
   // NCCL uses the calling thread's current device.
   bool Refused(const char* call) {
     return scheduler_.Refusal(device_.number, call) != CudaResult::kSuccess;
@@ -230,13 +249,13 @@ class FakeNccl final : public NcclApi {
   }
 
   // A communicator on which any call is allowed.
-  Comm* Use(NcclComm handle) {
+  Comm* Use(NcclComm handle, bool any_thread = false) {
     Comm* const comm = CommOf(handle);
     if (comm == nullptr || comm->over) {
       scheduler_.Violation("a call on a communicator that has ended");
       return nullptr;
     }
-    if (comm->thread != std::this_thread::get_id()) {
+    if (!any_thread && comm->thread != std::this_thread::get_id()) {
       scheduler_.Violation("two threads call one communicator");
     }
     return comm;
@@ -258,12 +277,10 @@ class FakeNccl final : public NcclApi {
     if (comm.error != NcclResult::kSuccess) return comm.error;
     if (!comm.clique->connected) return NcclResult::kInProgress;
     if (!fabric_.WindowsComplete(comm)) return NcclResult::kInProgress;
-    if (comm.polls_left > 0) {
-      if (--comm.polls_left > 0) return NcclResult::kInProgress;
-    }
-    if (comm.registering) std::exchange(comm.registering, nullptr)();
-    if (comm.in_progress != nullptr) {
-      fabric_.Enqueue(&comm, std::exchange(comm.in_progress, nullptr));
+    if (!scheduler_.mean().nccl_threads) (void)fabric_.Progress(comm);
+    if (comm.polls_left > 0 || comm.registering != nullptr ||
+        comm.in_progress != nullptr) {
+      return NcclResult::kInProgress;
     }
     if (comm.finalizing && !fabric_.Peaceful(comm)) {
       return NcclResult::kInProgress;
@@ -279,27 +296,28 @@ class FakeNccl final : public NcclApi {
     Comm* const comm = UseNow(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (part.count > 0) {  // NCCL skips empty operations
-      std::shared_ptr<Launch>& launch = group_[comm];
+      std::shared_ptr<Launch>& launch =
+          groups_[std::this_thread::get_id()].launches[comm];
       if (launch == nullptr) launch = std::make_shared<Launch>();
       launch->stream = StreamOf(stream);
       launch->capture = launch->stream->capture;
       launch->captured = launch->stream->capture != nullptr;
       launch->parts.push_back(part);
     }
-    return depth_ > 0 ? NcclResult::kSuccess : Submit();
+    Group& group = groups_[std::this_thread::get_id()];
+    return group.depth > 0 ? NcclResult::kSuccess : Submit(group);
   }
 
-  NcclResult Submit() {
+  NcclResult Submit(Group& group) {
     NcclResult result = NcclResult::kSuccess;
-    for (auto& [comm, launch] : std::exchange(group_, {})) {
+    for (auto& [comm, launch] : std::exchange(group.launches, {})) {
       if (comm->over) continue;
-      comm->polls_left = fabric_.DrawPolls();
-      if (comm->polls_left == 0) {
-        fabric_.Enqueue(comm, launch);
-      } else {
-        comm->in_progress = launch;
-        result = NcclResult::kInProgress;
+      fabric_.Begin(comm, launch);
+      // Without threads a call may be complete when it returns.
+      if (comm->polls_left == 0 && !scheduler_.mean().nccl_threads) {
+        (void)fabric_.Progress(*comm);
       }
+      if (comm->in_progress != nullptr) result = NcclResult::kInProgress;
     }
     return result;
   }
@@ -308,8 +326,7 @@ class FakeNccl final : public NcclApi {
   Scheduler& scheduler_;
   Device& device_;
   const int version_;
-  int depth_ = 0;
-  std::map<Comm*, std::shared_ptr<Launch>> group_;
+  std::map<std::thread::id, Group> groups_;
 };
 
 }  // namespace

@@ -6,13 +6,23 @@
 // than residents_max run there; among those that could begin, the one launched
 // first does. It ends once every rank that it needs has begun its part.
 //
-// Aborted operations leave 0xff in their buffers, and their streams continue;
-// the ranks that have begun the same operation wait for ever. A communicator
-// can be destroyed without an abort only when all its operations have ended on
-// every rank.
+// Calls make progress on a thread of NCCL, one per device. The first operation
+// of each algorithm, and between each pair of ranks, is in progress until its
+// peers have begun theirs. An all-reduce of at most 16 KiB has another
+// algorithm than a larger one, and than other collectives.
+//
+// An abort sets its communicator's flag at once; operations that have begun, or
+// begin later, end without a result, and their streams continue. They leave
+// 0xff in their buffers. Of the ranks that have begun the same operation, or
+// will, some wait for ever; others end without an error, because an aborted
+// kernel sends what it has (Meanness::garbage). Then the call waits for the
+// device, for the end of the graphs that refer to the communicator, and for
+// other aborts of the same NCCL group; it may be made beside any other call.
+// Destroying waits for the device, too. A communicator can be destroyed without
+// an abort only when all its operations have ended on every rank.
 //
 // Captured operations run with each launch of their graph. While a graph refers
-// to a communicator, NCCL does not end it, not even by an abort.
+// to a communicator, NCCL does not free it, not even in an abort.
 //
 // A window is made once every rank has registered. The part of a window that
 // peers access begins at the same offset on every rank; NCCL would otherwise
@@ -23,14 +33,14 @@
 // Violations: windows of different sizes, or over memory that NCCL did not
 // allocate; memory that is registered twice, freed while registered with a
 // communicator, or still registered when the communicator is destroyed; ending
-// a communicator while a graph refers to it (nothing happens then), launching a
-// graph on an ended communicator, a captured call in progress when its capture
-// ends, two operations of one communicator at once, a call from another thread
-// than the communicator's, or while another call is in progress, or after its
-// end; an abort outside a group; a blocking communicator; ranks that call
-// different operations, or one of them in a graph and another not; launches in
-// an order that deadlocks (the violation has both devices' orders, and the
-// communicators fail).
+// a communicator while a graph refers to it, if that takes a second; launching
+// a graph on an ended communicator, a captured call in progress when its
+// capture ends, two operations of one communicator at once, a call from another
+// thread than the communicator's, or while another call is in progress, or
+// after its end; an abort outside a group; a blocking communicator; ranks that
+// call different operations, or one of them in a graph and another not;
+// launches in an order that deadlocks (the violation has both devices' orders,
+// and the communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -83,6 +93,8 @@ struct Rendezvous {
   std::set<int> ended;          // the ranks that have noticed its end
   bool over = false;
   bool broken = false;  // a rank that had arrived was aborted
+  // An aborted rank has sent what it had: the others end with garbage.
+  bool garbage = false;
 };
 
 struct Clique;
@@ -95,6 +107,7 @@ struct Launch {
   std::vector<Part> parts;
   std::weak_ptr<FakeCapture> capture;  // the capture it becomes part of
   bool captured = false;
+  std::set<std::string> first_uses;  // connections to make before it is queued
   // Once it has begun: its rendezvous, and its key in each.
   std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
   bool begun = false;
@@ -119,6 +132,7 @@ struct Comm {
   bool finalizing = false;
   bool aborted = false;
   bool over = false;  // aborted or destroyed
+  std::set<std::string> connections;
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
   std::map<const std::byte*, Known> known;  // memory, by its first address
@@ -137,6 +151,7 @@ struct Clique {
   std::map<uint64_t, std::shared_ptr<Rendezvous>> collectives;
   std::map<std::array<uint64_t, 3>, std::shared_ptr<Rendezvous>> messages;
   std::map<uint64_t, std::map<int, size_t>> windows;  // bytes, by rank
+  std::map<std::string, std::set<int>> connecting;    // the ranks that want it
 };
 
 struct Device {
@@ -150,6 +165,8 @@ struct Device {
   uint64_t launches = 0;
   int nccl_version = 0;
   bool network_broken = false;
+  bool has_thread = false;
+  int first_uses = 0;
 };
 
 // Methods are called with the scheduler's lock held.
@@ -167,12 +184,16 @@ class Fabric {
              int rank);
 
   int DrawPolls() { return static_cast<int>(scheduler_.Draw(polls_max_ + 1)); }
+  // Makes progress with the communicator's call; returns true if there is more.
+  bool Progress(Comm& comm);
+  // Begins the call that carries `launch`: in progress until it is queued.
+  void Begin(Comm* comm, std::shared_ptr<Launch> launch);
   // Queues it on its stream, to run or into a capture.
   void Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch);
+  // Sets the flag of an abort.
   void Abort(Comm* comm);
-  // A violation if a live graph has one of its operations: NCCL would wait for
-  // the graph's end.
-  bool Pinned(const Comm& comm);
+  // Waits, without the lock, until the communicators are freed.
+  void AwaitFreed(const std::vector<Comm*>& comms, const char* call);
   bool Peaceful(const Comm& comm) const;
 
   // --- Memory (fake_windows.cc) ---
@@ -190,7 +211,17 @@ class Fabric {
                                      const void* address) const;
   bool Run(Comm* comm, Launch& launch);
   bool MayBegin(const Comm& comm, const Launch& launch) const;
-  void Begin(Comm* comm, Launch& launch);
+  void Start(Comm* comm, Launch& launch);
+  // The rendezvous of the communicator's next operation of that kind, and its
+  // key there.
+  std::pair<std::shared_ptr<Rendezvous>, int> Next(Comm* comm,
+                                                   const Part& part);
+  void RunThread(Device* device);
+  void WantFirstUses(Comm* comm, Launch* launch);
+  bool Connect(Comm& comm, Launch& launch);
+  // What the peers of an aborted operation get.
+  void SendOn(Rendezvous& rendezvous);
+  void WriteGarbage(const Comm& comm, const Part& part) const;
   std::pair<std::shared_ptr<Rendezvous>, int> Join(Comm* comm,
                                                    const Part& part);
   void Hold(const Clique& clique, Rendezvous& rendezvous);
@@ -213,6 +244,8 @@ std::unique_ptr<transport::nccl::NcclApi> MakeFakeNccl(Fabric* fabric,
 
 // Performs a complete rendezvous on the buffers of its parts.
 void Execute(const Rendezvous& rendezvous);
+// The number of bytes that a rank contributes.
+size_t InBytes(const Part& part);
 // The number of bytes of `part.out` that it writes.
 size_t OutBytes(const Part& part, int size);
 

@@ -114,6 +114,8 @@ void Message(const Rendezvous& rendezvous) {
 
 }  // namespace
 
+size_t InBytes(const Part& part) { return BytesOf(part); }
+
 size_t OutBytes(const Part& part, int size) {
   if (part.kind == CollectiveKind::kSend) return 0;
   return BytesOf(part) * (part.kind == CollectiveKind::kAllGather ? size : 1);

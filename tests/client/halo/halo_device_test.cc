@@ -136,12 +136,17 @@ TEST_F(HaloDeviceTest, CallsOnOtherStreamsRunInTheirOrder) {
           &hosts[r][2 * call], memory, Placement::kArena, stream));
       out[r].push_back(*conformance::PlacedTensor::Make(
           &hosts[r][2 * call + 1], memory, Placement::kArena, stream));
-      EXPECT_TRUE(
-          (*run)
-              ->ranks()
-              .at(r)
-              .Run({in[r].back().data()}, {out[r].back().data()}, stream)
-              .ok());
+    }
+  }
+  // All memory is there: to allocate waits for the device, and so for the peer.
+  for (int r = 0; r < 2; ++r) {
+    for (size_t call = 0; call < values.size(); ++call) {
+      EXPECT_TRUE((*run)
+                      ->ranks()
+                      .at(r)
+                      .Run({in[r][call].data()}, {out[r][call].data()},
+                           *streams[r][call])
+                      .ok());
     }
   }
   for (int r = 0; r < 2; ++r) {

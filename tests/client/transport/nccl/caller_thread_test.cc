@@ -176,11 +176,14 @@ TEST_F(CallerThreadTest, FindsNoErrorOfOurs) {
   });
 }
 
+// CUDA keeps only the last error, and "not ready" is one: nothing here asks for
+// work that has not run.
 TEST_F(CallerThreadTest, KeepsItsErrorWhereNothingOfOursFails) {
   const std::unique_ptr<Stream> stream = world_.MakeStream(1, "");
+  const std::unique_ptr<Stream> other = world_.MakeStream(1, "");
   world_.gpus().SetCallingThread({.last_error = CudaResult::kMemoryAllocation});
   const Event event = stream->Record();
-  world_.MakeStream(1, "")->WaitFor(Event());
+  other->WaitFor(Event());
   const auto buffer = world_.at(1).MakeArena();
   ASSERT_TRUE(static_cast<CudaStream&>(*stream).AwaitQueued().ok());
   EXPECT_EQ(world_.gpus().CallingThread().last_error,

@@ -1,0 +1,517 @@
+// What makes fake devices mean (docs/fake-gpus.md): each case shows that the
+// fake does it, and that it can be switched off.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/transport/nccl/device_scope.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_gpu.h"
+
+namespace lockstep::fake {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using transport::nccl::CudaEventHandle;
+using transport::nccl::CudaGraphExecHandle;
+using transport::nccl::CudaGraphHandle;
+using transport::nccl::CudaResult;
+using transport::nccl::CudaStreamHandle;
+using transport::nccl::DeviceScope;
+using transport::nccl::NcclComm;
+using transport::nccl::NcclConfig;
+using transport::nccl::NcclDType;
+using transport::nccl::NcclOp;
+using transport::nccl::NcclResult;
+using transport::nccl::NcclUniqueId;
+using transport::nccl::Tables;
+
+// One device, called directly.
+class Gpu {
+ public:
+  Gpu(FakeGpus* gpus, int device)
+      : gpus_(*gpus), tables_(gpus->TablesOf(device)), scope_(cuda()) {}
+
+  transport::nccl::CudaApi& cuda() { return *tables_.cuda; }
+  transport::nccl::NcclApi& nccl() { return *tables_.nccl; }
+  const Tables& tables() const { return tables_; }
+
+  CudaStreamHandle Stream() {
+    CudaStreamHandle stream = nullptr;
+    EXPECT_EQ(cuda().StreamCreateWithPriority(&stream, 1, 0),
+              CudaResult::kSuccess);
+    return stream;
+  }
+  CudaEventHandle Record(CudaStreamHandle stream) {
+    CudaEventHandle event = nullptr;
+    EXPECT_EQ(cuda().EventCreateWithFlags(&event, 0), CudaResult::kSuccess);
+    EXPECT_EQ(cuda().EventRecord(event, stream), CudaResult::kSuccess);
+    return event;
+  }
+  // How often an event must be queried until it has completed.
+  int Queries(CudaEventHandle event) {
+    int queries = 1;
+    while (cuda().EventQuery(event) == CudaResult::kNotReady) ++queries;
+    return queries;
+  }
+  void Run(CudaStreamHandle stream) { (void)Queries(Record(stream)); }
+
+ private:
+  FakeGpus& gpus_;
+  const Tables tables_;
+  const DeviceScope scope_;
+};
+
+// Runs `call` on a thread; whether it returns before `open`, which lets the
+// device go on, is in `waited`.
+class Beside {
+ public:
+  explicit Beside(std::function<void()> call)
+      : thread_([this, call = std::move(call)] {
+          call();
+          over_ = true;
+        }) {}
+  ~Beside() { thread_.join(); }
+  // Gives the call time to return.
+  bool over() const {
+    for (int i = 0; i < 20 && !over_; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return over_;
+  }
+
+ private:
+  std::atomic<bool> over_{false};
+  std::thread thread_;
+};
+
+// --- Functions on the host ---
+
+struct Gate {
+  std::atomic<bool> open{false}, first{false}, second{false};
+};
+
+// Two streams have a function each; the first waits for `open`.
+void CallTwice(Gpu* gpu, Gate* gate) {
+  gpu->cuda().LaunchHostFunc(
+      gpu->Stream(),
+      [](void* at) {
+        auto* const it = static_cast<Gate*>(at);
+        it->first = true;
+        while (!it->open) std::this_thread::yield();
+      },
+      gate);
+  const CudaStreamHandle other = gpu->Stream();
+  const CudaEventHandle begun = gpu->Record(other);
+  while (!gate->first) (void)gpu->cuda().EventQuery(begun);
+  gpu->cuda().LaunchHostFunc(
+      other, [](void* at) { static_cast<Gate*>(at)->second = true; }, gate);
+  const CudaEventHandle after = gpu->Record(other);
+  for (int i = 0; i < 2000 && !gate->second; ++i) {
+    (void)gpu->cuda().EventQuery(after);
+  }
+}
+
+TEST(FakeMeanTest, AFunctionThatWaitsHoldsUpThoseOfAllStreams) {
+  for (const bool one : {true, false}) {
+    FakeGpus gpus({.mean = {.one_host_thread = one}});
+    Gpu gpu(&gpus, 0);
+    Gate gate;
+    CallTwice(&gpu, &gate);
+    if (!one) {
+      while (!gate.second) gpu.Run(gpu.Stream());
+    }
+    EXPECT_EQ(gate.second, !one);
+    gate.open = true;
+    while (!gate.second) gpu.Run(gpu.Stream());
+  }
+}
+
+TEST(FakeMeanTest, AFunctionThatCallsCudaIsAViolation) {
+  FakeGpus gpus;
+  Gpu gpu(&gpus, 0);
+  struct Both {
+    Gpu* gpu;
+    CudaStreamHandle stream;
+  } both{&gpu, gpu.Stream()};
+  gpu.cuda().LaunchHostFunc(
+      both.stream,
+      [](void* at) {
+        auto* const it = static_cast<Both*>(at);
+        const DeviceScope scope(it->gpu->cuda());
+        it->gpu->Record(it->stream);
+      },
+      &both);
+  gpu.Run(both.stream);
+  EXPECT_THAT(gpus.violations(), Contains(HasSubstr("function on the host")));
+}
+
+// --- Queries that fail ---
+
+TEST(FakeMeanTest, ADeviceFailsInTheQueryThatATestChooses) {
+  FakeGpus gpus;
+  Gpu gpu(&gpus, 0);
+  const CudaStreamHandle stream = gpu.Stream();
+  gpus.StallUntil(stream, [] { return false; });
+  const CudaEventHandle event = gpu.Record(stream);
+  gpus.BreakDeviceAtQuery(0, 3);
+  EXPECT_EQ(gpu.cuda().EventQuery(event), CudaResult::kNotReady);
+  EXPECT_EQ(gpu.cuda().EventQuery(event), CudaResult::kNotReady);
+  EXPECT_EQ(gpu.cuda().EventQuery(event), CudaResult::kIllegalAddress);
+  void* memory = nullptr;  // sticky
+  EXPECT_EQ(gpu.cuda().Malloc(&memory, 1), CudaResult::kIllegalAddress);
+}
+
+TEST(FakeMeanTest, AForeignCaptureFailsAQueryAndBecomesInvalid) {
+  FakeGpus gpus;
+  const Tables tables = gpus.TablesOf(0);
+  gpus.SetCallingThread({.device = 0});  // not in relaxed mode
+  CudaStreamHandle stream = nullptr;
+  CudaEventHandle event = nullptr;
+  tables.cuda->StreamCreateWithPriority(&stream, 1, 0);
+  tables.cuda->EventCreateWithFlags(&event, 0);
+  tables.cuda->EventRecord(event, stream);
+  gpus.BeginForeignCapture();
+  EXPECT_EQ(tables.cuda->EventQuery(event), CudaResult::kCaptureUnsupported);
+  EXPECT_FALSE(gpus.EndForeignCapture());
+  gpus.SetCallingThread({});
+}
+
+TEST(FakeMeanTest, AThreadOnAnotherDeviceIsAViolation) {
+  FakeGpus gpus({.devices = 2});
+  const Tables other = gpus.TablesOf(1);
+  Gpu gpu(&gpus, 0);
+  CudaStreamHandle stream = nullptr;
+  EXPECT_THAT(gpus.violations(), IsEmpty());
+  other.cuda->StreamCreateWithPriority(&stream, 1, 0);
+  EXPECT_THAT(gpus.violations(), Contains(HasSubstr("whose device is 0")));
+}
+
+// --- Calls that wait for the device ---
+
+TEST(FakeMeanTest, MemoryIsTakenAndFreedOnceTheDeviceHasNoWork) {
+  for (const bool waits : {true, false}) {
+    FakeGpus gpus({.mean = {.calls_wait = waits}});
+    Gpu gpu(&gpus, 0);
+    void* memory[4];
+    gpu.cuda().Malloc(&memory[0], 16);
+    gpu.cuda().HostAlloc(&memory[1], 16);
+    gpu.nccl().MemAlloc(&memory[2], 16);
+    const std::vector<std::function<void()>> calls = {
+        [&] { gpu.cuda().Malloc(&memory[3], 16); },
+        [&] { gpu.cuda().Free(memory[0]); },
+        [&] { gpu.cuda().HostAlloc(&memory[0], 16); },
+        [&] { gpu.cuda().FreeHost(memory[1]); },
+        [&] { gpu.nccl().MemAlloc(&memory[1], 16); },
+        [&] { gpu.nccl().MemFree(memory[2]); },
+    };
+    for (size_t i = 0; i < calls.size(); ++i) {
+      std::atomic<bool> open{false};
+      gpus.StallUntil(gpu.Stream(), [&] { return open.load(); });
+      Beside call([&] {
+        const DeviceScope scope(gpu.cuda());
+        calls[i]();
+      });
+      EXPECT_EQ(call.over(), !waits) << "call " << i;
+      open = true;
+    }
+    EXPECT_THAT(gpus.violations(), IsEmpty());
+    gpu.cuda().Free(memory[3]);
+    gpu.cuda().FreeHost(memory[0]);
+    gpu.nccl().MemFree(memory[1]);
+  }
+}
+
+// --- Streams ---
+
+TEST(FakeMeanTest, AFullStreamMakesItsCallerWait) {
+  FakeGpus gpus({.mean = {.queue_depth = 8}});
+  Gpu gpu(&gpus, 0);
+  const CudaStreamHandle stream = gpu.Stream();
+  std::atomic<bool> open{false};
+  gpus.StallUntil(stream, [&] { return open.load(); });
+  for (int i = 1; i < 8; ++i) (void)gpu.Record(stream);
+  Beside call([&] {
+    const DeviceScope scope(gpu.cuda());
+    (void)gpu.Record(stream);
+  });
+  EXPECT_FALSE(call.over());
+  open = true;
+}
+
+TEST(FakeMeanTest, WorkReachesTheDeviceLate) {
+  for (const int latency : {0, 50}) {
+    int most = 0;
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+      FakeGpus gpus({.seed = seed, .mean = {.latency_max = latency}});
+      Gpu gpu(&gpus, 0);
+      most = std::max(most, gpu.Queries(gpu.Record(gpu.Stream())));
+    }
+    EXPECT_EQ(most > 2, latency > 0) << most;
+  }
+}
+
+// --- NCCL ---
+
+// Two connected ranks, called directly: a device and a communicator each.
+class Pair {
+ public:
+  explicit Pair(const Meanness& mean, uint64_t seed = 1)
+      : gpus_(
+            {.seed = seed, .polls_max = 2, .residents_max = 4, .mean = mean}) {
+    NcclUniqueId id;
+    for (int rank : {0, 1}) {
+      tables_.push_back(gpus_.TablesOf(rank));
+      const DeviceScope scope(cuda(rank));
+      cuda(rank).StreamCreateWithPriority(&streams_[rank], 1, 0);
+    }
+    {
+      const DeviceScope scope(cuda(0));
+      nccl(0).GetUniqueId(&id);
+    }
+    for (int rank : {0, 1}) Connect(rank, id);
+    for (int rank : {0, 1}) AwaitReady(rank);
+  }
+
+  FakeGpus& gpus() { return gpus_; }
+  transport::nccl::CudaApi& cuda(int rank) { return *tables_[rank].cuda; }
+  transport::nccl::NcclApi& nccl(int rank) { return *tables_[rank].nccl; }
+  CudaStreamHandle stream(int rank) { return streams_[rank]; }
+  NcclComm comm(int rank) { return comms_[rank]; }
+
+  void Reduce(int rank, float* value, size_t count = 1) {
+    const DeviceScope scope(cuda(rank));
+    nccl(rank).AllReduce(value, value, count, NcclDType::kFloat32, NcclOp::kSum,
+                         comms_[rank], streams_[rank]);
+  }
+  bool IsReady(int rank) {
+    const DeviceScope scope(cuda(rank));
+    NcclResult result = NcclResult::kSuccess;
+    nccl(rank).CommGetAsyncError(comms_[rank], &result);
+    return result == NcclResult::kSuccess;
+  }
+  void AwaitReady(int rank) {
+    while (!IsReady(rank)) std::this_thread::yield();
+  }
+  // Whether it is ready after many polls.
+  bool BecomesReady(int rank) {
+    for (int i = 0; i < 200; ++i) {
+      if (IsReady(rank)) return true;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    return false;
+  }
+  // Whether the rank's stream ends.
+  bool Ends(int rank) {
+    const DeviceScope scope(cuda(rank));
+    CudaEventHandle event = nullptr;
+    cuda(rank).EventCreateWithFlags(&event, 0);
+    cuda(rank).EventRecord(event, streams_[rank]);
+    for (int i = 0; i < 400; ++i) {
+      if (cuda(rank).EventQuery(event) == CudaResult::kSuccess) return true;
+    }
+    return false;
+  }
+  void Abort(int rank) {
+    const DeviceScope scope(cuda(rank));
+    nccl(rank).GroupStart();
+    nccl(rank).CommAbort(comms_[rank]);
+    nccl(rank).GroupEnd();
+  }
+
+ private:
+  void Connect(int rank, const NcclUniqueId& id) {
+    const DeviceScope scope(cuda(rank));
+    NcclConfig config;
+    config.blocking = 0;
+    nccl(rank).CommInitRankConfig(&comms_[rank], 2, id, rank, &config);
+  }
+
+  FakeGpus gpus_;
+  std::vector<Tables> tables_;
+  CudaStreamHandle streams_[2];
+  NcclComm comms_[2];
+};
+
+TEST(FakeMeanTest, NcclMakesProgressWithoutBeingPolled) {
+  for (const bool threads : {true, false}) {
+    Pair pair({.nccl_threads = threads});
+    float values[2] = {1, 2};
+    // Several, so that one at least is in progress when the call returns.
+    bool all = true;
+    for (int round = 0; round < 8; ++round) {
+      for (int rank : {0, 1}) pair.Reduce(rank, &values[rank]);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (int rank : {0, 1}) {
+        all &= pair.IsReady(rank);
+        pair.AwaitReady(rank);
+      }
+      EXPECT_TRUE(pair.Ends(0) && pair.Ends(1));
+    }
+    EXPECT_EQ(all, threads);
+    EXPECT_THAT(pair.gpus().violations(), IsEmpty());
+  }
+}
+
+TEST(FakeMeanTest, TheFirstOfEachAlgorithmWaitsForItsPeers) {
+  Pair pair({.first_use_connects = true});
+  std::vector<float> values[2] = {std::vector<float>(8192, 1.0f),
+                                  std::vector<float>(8192, 2.0f)};
+  for (const size_t count : {size_t{1}, size_t{8192}}) {
+    pair.Reduce(0, values[0].data(), count);
+    EXPECT_FALSE(pair.BecomesReady(0)) << count;
+    pair.Reduce(1, values[1].data(), count);
+    for (int rank : {0, 1}) pair.AwaitReady(rank);
+    EXPECT_TRUE(pair.Ends(0) && pair.Ends(1));
+    pair.Reduce(0, values[0].data(), count);  // no more
+    EXPECT_TRUE(pair.BecomesReady(0)) << count;
+    pair.Reduce(1, values[1].data(), count);
+    pair.AwaitReady(1);
+  }
+  EXPECT_EQ(pair.gpus().FirstUsesOf(0), 2);
+}
+
+TEST(FakeMeanTest, AnAbortWaitsForTheDevice) {
+  for (const bool waits : {true, false}) {
+    Pair pair({.calls_wait = waits});
+    CudaStreamHandle other = nullptr;
+    {
+      const DeviceScope scope(pair.cuda(0));
+      pair.cuda(0).StreamCreateWithPriority(&other, 1, 0);
+    }
+    std::atomic<bool> open{false};
+    pair.gpus().StallUntil(other, [&] { return open.load(); });
+    Beside call([&] { pair.Abort(0); });
+    EXPECT_EQ(call.over(), !waits);
+    open = true;
+  }
+}
+
+// The call sets the flag before it waits.
+TEST(FakeMeanTest, AnAbortThatWaitsHasEndedItsOwnKernels) {
+  Pair pair({});
+  float value = 1;
+  pair.Reduce(0, &value);
+  pair.AwaitReady(0);
+  pair.Abort(0);
+  EXPECT_TRUE(pair.Ends(0));
+}
+
+TEST(FakeMeanTest, DestroyingWaitsForTheDevice) {
+  for (const bool waits : {true, false}) {
+    Pair pair({.calls_wait = waits});
+    for (int rank : {0, 1}) {
+      const DeviceScope scope(pair.cuda(rank));
+      pair.nccl(rank).CommFinalize(pair.comm(rank));
+    }
+    CudaStreamHandle other = nullptr;
+    {
+      const DeviceScope scope(pair.cuda(0));
+      pair.cuda(0).StreamCreateWithPriority(&other, 1, 0);
+    }
+    std::atomic<bool> open{false};
+    pair.gpus().StallUntil(other, [&] { return open.load(); });
+    Beside call([&] {
+      const DeviceScope scope(pair.cuda(0));
+      pair.nccl(0).CommDestroy(pair.comm(0));
+    });
+    EXPECT_EQ(call.over(), !waits);
+    open = true;
+  }
+}
+
+struct Aborted {
+  int ended = 0;           // peers that ended, without an error
+  int with_garbage = 0;    // of these
+  int with_own_input = 0;  // of these
+};
+
+// Rank 0 is aborted in an all-reduce, before its peer has begun or after.
+Aborted AbortBeside(Meanness::Garbage garbage) {
+  Aborted said;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    Pair pair({.garbage = garbage}, seed);
+    float values[2] = {1, 2};
+    pair.Reduce(0, &values[0]);
+    pair.AwaitReady(0);
+    EXPECT_FALSE(pair.Ends(0));
+    pair.Abort(0);
+    pair.Reduce(1, &values[1]);
+    pair.AwaitReady(1);
+    if (pair.Ends(1)) {
+      said.ended += pair.IsReady(1);
+      said.with_garbage += std::isnan(values[1]);
+      said.with_own_input += values[1] == 2;
+    }
+    pair.Abort(1);
+  }
+  return said;
+}
+
+TEST(FakeMeanTest, PeersOfAnAbortedKernelEndWithGarbage) {
+  const Aborted poison = AbortBeside(Meanness::Garbage::kPoison);
+  EXPECT_GT(poison.ended, 3);
+  EXPECT_LT(poison.ended, 21);
+  EXPECT_EQ(poison.with_garbage, poison.ended);
+  const Aborted own = AbortBeside(Meanness::Garbage::kOwnInput);
+  EXPECT_GT(own.ended, 3);
+  EXPECT_EQ(own.with_own_input, own.ended);
+  EXPECT_EQ(AbortBeside(Meanness::Garbage::kNothing).ended, 0);
+}
+
+// The operation of a graph passes the thread for functions on the host.
+TEST(FakeMeanTest, NcclPassesTheHostsThreadWhereAGraphHoldsIt) {
+  for (const bool passes : {true, false}) {
+    Pair pair({.nccl_on_host_thread = passes});
+    float values[2] = {1, 2};
+    CudaGraphHandle graphs[2];
+    CudaGraphExecHandle execs[2];
+    for (int rank : {0, 1}) {
+      const DeviceScope scope(pair.cuda(rank));
+      pair.cuda(rank).StreamBeginCapture(pair.stream(rank));
+      pair.Reduce(rank, &values[rank]);
+      pair.AwaitReady(rank);
+      pair.cuda(rank).StreamEndCapture(pair.stream(rank), &graphs[rank]);
+      pair.cuda(rank).GraphInstantiate(&execs[rank], graphs[rank]);
+    }
+    // Another function waits there.
+    Gate gate;
+    CudaStreamHandle other = nullptr;
+    {
+      const DeviceScope scope(pair.cuda(0));
+      pair.cuda(0).StreamCreateWithPriority(&other, 1, 0);
+      pair.cuda(0).LaunchHostFunc(
+          other,
+          [](void* at) {
+            auto* const it = static_cast<Gate*>(at);
+            it->first = true;
+            while (!it->open) std::this_thread::yield();
+          },
+          &gate);
+    }
+    while (!gate.first) (void)pair.IsReady(0);
+    for (int rank : {0, 1}) {
+      const DeviceScope scope(pair.cuda(rank));
+      pair.cuda(rank).GraphLaunch(execs[rank], pair.stream(rank));
+    }
+    EXPECT_EQ(pair.Ends(0), !passes);
+    gate.open = true;
+    while (!pair.Ends(0)) {
+    }
+    EXPECT_EQ(values[0], 3);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::fake
