@@ -75,12 +75,14 @@ void Scheduler::Append(FakeStream* stream, const Piece& piece) {
 void Scheduler::AwaitRoom(FakeStream* stream) {
   const auto depth = static_cast<size_t>(mean_.queue_depth);
   if (depth == 0 || stream->items.size() < depth) return;
+  ++full_calls_[stream->device];
   AwaitThat(
       [&] {
         return stream->items.size() < depth ||
                broken_.count(stream->device) > 0;
       },
       "a call with a full queue");
+  --full_calls_[stream->device];
 }
 
 std::function<bool()> Scheduler::WorkOf(int device) {

@@ -154,6 +154,8 @@ class Scheduler {
 
   // Waits, without the lock, until the stream has room for an item.
   void AwaitRoom(FakeStream* stream);
+  // How many calls wait for room on a stream of the device.
+  int full_calls(int device) { return full_calls_[device]; }
   // Waits, without the lock, until the work that the device has now has run.
   // Ends at once if the device is broken.
   void AwaitDevice(int device, const char* call);
@@ -193,6 +195,7 @@ class Scheduler {
   std::mt19937_64 random_;
   uint64_t turns_ = 0;
   std::map<int, int> queries_left_;
+  std::map<int, int> full_calls_;
   std::map<int, std::deque<HostCall>> host_calls_;  // by device
   bool stopping_ = false;
   std::vector<std::string> violations_;

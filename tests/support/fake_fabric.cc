@@ -155,7 +155,8 @@ void Fabric::Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch) {
                                                           FakeStream* stream) {
     const bool on_host =
         scheduler_.mean().nccl_on_host_thread && comm->pin.use_count() > 1;
-    if (comm->over) {
+    // Aborted kernels may still be launched, as long as a graph holds them.
+    if (comm->freed) {
       scheduler_.Violation("an operation of a communicator that has ended");
     }
     Device& device = *comm->device;
@@ -382,6 +383,7 @@ void Fabric::AwaitFreed(const std::vector<Comm*>& comms, const char* call) {
         "a communicator ends while a graph holds it: for ever");
   }
   scheduler_.AwaitThat(worked, call);
+  for (Comm* comm : comms) comm->freed = true;
 }
 
 bool Fabric::Peaceful(const Comm& comm) const {

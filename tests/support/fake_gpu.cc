@@ -109,6 +109,11 @@ std::vector<int> FakeGpus::ChannelsOf(int device) const {
   return world_->fabric.device(device).channels;
 }
 
+int FakeGpus::FullCallsOf(int device) const {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.full_calls(device);
+}
+
 int FakeGpus::FirstUsesOf(int device) const {
   MutexLock lock(&world_->scheduler.mutex());
   return world_->fabric.device(device).first_uses;

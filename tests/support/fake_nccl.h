@@ -131,7 +131,8 @@ struct Comm {
   transport::nccl::NcclResult error = transport::nccl::NcclResult::kSuccess;
   bool finalizing = false;
   bool aborted = false;
-  bool over = false;  // aborted or destroyed
+  bool over = false;   // aborted or destroyed
+  bool freed = false;  // the call that ended it has returned
   std::set<std::string> connections;
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
@@ -69,10 +70,51 @@ absl::Status CommState::Begin(const NcclUniqueId& id) {
   config.split_share = 0;
   if (group_.traffic == TrafficClass::kSmall) config.max_ctas = kSmallCtas;
   if (group_.traffic == TrafficClass::kMessages) config.max_ctas = kMessageCtas;
-  return Check(*tables_.nccl,
-               tables_.nccl->CommInitRankConfig(&comm_, group_.size, id,
-                                                group_.rank, &config),
-               "CommInitRankConfig");
+  NcclComm comm = nullptr;
+  absl::Status begun = Check(*tables_.nccl,
+                             tables_.nccl->CommInitRankConfig(
+                                 &comm, group_.size, id, group_.rank, &config),
+                             "CommInitRankConfig");
+  MutexLock lock(&mutex_);
+  comm_ = comm;
+  return begun;
+}
+
+CommState::Call::Call(CommState* member) : member_(*member) {
+  MutexLock lock(&member_.mutex_);
+  comm_ = member_.comm_;
+  member_.in_call_ = true;
+}
+
+CommState::Call::~Call() {
+  MutexLock lock(&member_.mutex_);
+  member_.in_call_ = false;
+  member_.called_.NotifyAll();
+}
+
+NcclComm CommState::Take(absl::Duration patience) {
+  const Deadline deadline(patience);
+  MutexLock lock(&mutex_);
+  while (in_call_ && !deadline.Passed()) {
+    called_.WaitFor(&mutex_, deadline.Left());
+  }
+  if (in_call_ || comm_ == nullptr) return nullptr;
+  taken_away_ = true;
+  return std::exchange(comm_, nullptr);
+}
+
+NcclComm CommState::End() {
+  ended_ = true;
+  graphs_own_.clear();  // freed with the graph
+  MutexLock lock(&mutex_);
+  if (comm_ == nullptr && !taken_away_) stopped_ = true;  // there never was one
+  return std::exchange(comm_, nullptr);
+}
+
+absl::Status CommState::Taken() const {
+  absl::Status why = status();
+  why.Update(absl::AbortedError("the communicator has ended"));
+  return why;
 }
 
 absl::Status CommState::MakeStream() {
@@ -104,11 +146,13 @@ size_t CommState::rows_bytes() const {
 }
 
 absl::StatusOr<bool> CommState::Ready() {
+  const Call call(this);
+  if (!call) return Taken();
   NcclResult error = NcclResult::kSuccess;
   absl::Status asked =
-      Check(*tables_.nccl, tables_.nccl->CommGetAsyncError(comm_, &error),
-            "CommGetAsyncError", comm_);
-  asked.Update(Check(*tables_.nccl, error, "", comm_));
+      Check(*tables_.nccl, tables_.nccl->CommGetAsyncError(call.comm(), &error),
+            "CommGetAsyncError", call.comm());
+  asked.Update(Check(*tables_.nccl, error, "", call.comm()));
   if (!asked.ok()) return asked;
   return error == NcclResult::kSuccess;
 }
@@ -158,45 +202,47 @@ absl::Status CommState::TakeLaunchSlot(LaunchSlot* launch_slot, bool captured) {
 }
 
 absl::Status CommState::EnqueueGroup() {
+  const Call call(this);
+  if (!call) return Taken();
   NcclApi& nccl = *tables_.nccl;
-  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", comm_);
+  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", call.comm());
   if (!done.ok()) return done;
   for (const NcclStep& step : lowering_.rounds[round_].steps)
-    done.Update(Issue(step));
-  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm_));
+    done.Update(Issue(step, call.comm()));
+  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", call.comm()));
   return done;
 }
 
-absl::Status CommState::Issue(const NcclStep& s) {
+absl::Status CommState::Issue(const NcclStep& s, NcclComm comm) {
   NcclApi& nccl = *tables_.nccl;
   switch (s.kind) {
     case CollectiveKind::kAllReduce:
       return Check(
           nccl,
-          nccl.AllReduce(s.in, s.out, s.count, s.dtype, s.op, comm_, stream_),
-          "AllReduce", comm_);
+          nccl.AllReduce(s.in, s.out, s.count, s.dtype, s.op, comm, stream_),
+          "AllReduce", comm);
     case CollectiveKind::kReduceScatter:
       return Check(nccl,
-                   nccl.ReduceScatter(s.in, s.out, s.count, s.dtype, s.op,
-                                      comm_, stream_),
-                   "ReduceScatter", comm_);
+                   nccl.ReduceScatter(s.in, s.out, s.count, s.dtype, s.op, comm,
+                                      stream_),
+                   "ReduceScatter", comm);
     case CollectiveKind::kAllGather:
-      return Check(
-          nccl, nccl.AllGather(s.in, s.out, s.count, s.dtype, comm_, stream_),
-          "AllGather", comm_);
+      return Check(nccl,
+                   nccl.AllGather(s.in, s.out, s.count, s.dtype, comm, stream_),
+                   "AllGather", comm);
     case CollectiveKind::kBroadcast:
       return Check(
           nccl,
-          nccl.Broadcast(s.in, s.out, s.count, s.dtype, s.peer, comm_, stream_),
-          "Broadcast", comm_);
+          nccl.Broadcast(s.in, s.out, s.count, s.dtype, s.peer, comm, stream_),
+          "Broadcast", comm);
     case CollectiveKind::kSend:
       return Check(nccl,
-                   nccl.Send(s.in, s.count, s.dtype, s.peer, comm_, stream_),
-                   "Send", comm_);
+                   nccl.Send(s.in, s.count, s.dtype, s.peer, comm, stream_),
+                   "Send", comm);
     case CollectiveKind::kRecv:
       return Check(nccl,
-                   nccl.Recv(s.out, s.count, s.dtype, s.peer, comm_, stream_),
-                   "Recv", comm_);
+                   nccl.Recv(s.out, s.count, s.dtype, s.peer, comm, stream_),
+                   "Recv", comm);
     default: return absl::InternalError("no function of NCCL");
   }
 }
@@ -301,34 +347,37 @@ void CommState::FailRunning() {
   }
 }
 
-absl::Status CommState::Abort() {
-  graphs_own_.clear();  // freed with the graph
-  return Check(*tables_.nccl,
-               tables_.nccl->CommAbort(std::exchange(comm_, nullptr)),
-               "CommAbort");
+absl::Status CommState::BeginRegister(const std::shared_ptr<Window>& window) {
+  const Call call(this);
+  if (!call) return Taken();
+  windows_.push_back(window);
+  return window->Begin(*tables_.nccl, call.comm());
+}
+
+void CommState::EndRegister(Window& window) {
+  if (const Call call(this); call) window.End(*tables_.nccl, call.comm());
 }
 
 void CommState::Forget(Window& window) {
-  if (!ended()) (void)window.Forget(*tables_.nccl, comm_);
+  if (const Call call(this); call) {
+    (void)window.Forget(*tables_.nccl, call.comm());
+  }
   std::erase_if(windows_,
                 [&](const auto& one) { return one.get() == &window; });
 }
 
 void CommState::ForgetAll() {
+  const Call call(this);
   for (const auto& window : std::exchange(windows_, {})) {
-    if (!ended()) (void)window->Forget(*tables_.nccl, comm_);
+    if (call) (void)window->Forget(*tables_.nccl, call.comm());
   }
 }
 
 absl::Status CommState::Finalize() {
-  return Check(*tables_.nccl, tables_.nccl->CommFinalize(comm_), "CommFinalize",
-               comm_);
-}
-
-absl::Status CommState::Destroy() {
-  return Check(*tables_.nccl,
-               tables_.nccl->CommDestroy(std::exchange(comm_, nullptr)),
-               "CommDestroy");
+  const Call call(this);
+  if (!call) return Taken();
+  return Check(*tables_.nccl, tables_.nccl->CommFinalize(call.comm()),
+               "CommFinalize", call.comm());
 }
 
 }  // namespace lockstep::transport::nccl

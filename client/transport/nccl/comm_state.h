@@ -1,19 +1,22 @@
 // One rank's part in one NCCL communicator: the communicator, the stream its
 // operations run on, and its first error.
 //
-//   Begin ─▶ Ready? ─▶ Enqueue ─▶ Ready? ─▶ Complete ─▶ ... ─▶ Finalize, or
-//                         │                                    Abort
+//   Begin ─▶ Ready? ─▶ Enqueue ─▶ Ready? ─▶ Complete ─▶ ... ─▶ Finalize ─▶ End
+//                         │
 //                         └ only a queued operation has an event
 //
-// Threads: status and Fail from any; everything else on the launch thread
-//          (launcher.h), which decides the order and does all the waiting. No
-//          method blocks, except that Abort may, inside NCCL.
+// Threads: status, Fail and Take from any; everything else on the launch thread
+//          (launcher.h), which decides the order and does all the waiting.
+//          Calls of NCCL do not wait for the device, those of CUDA may, where a
+//          stream's queue is full. Then another thread takes the communicator
+//          away, to abort it: later calls return the member's error.
 // Errors:  a method that returns an error does not set status(): the launcher
 //          does so, and aborts.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_COMM_STATE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_COMM_STATE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -61,6 +64,12 @@ class CommState {
   void Fail(const absl::Status& error);
   const std::string& name() const { return group_.name; }
   int size() const { return group_.size; }
+  // Takes the communicator away, and waits up to `patience` for a call of NCCL
+  // with it. Null: that call has not returned, or it was taken away before.
+  NcclComm Take(absl::Duration patience);
+  // NCCL has seen the abort, or needs none: it enqueues nothing any more.
+  void SetStopped() { stopped_ = true; }
+  bool stopped() const { return stopped_; }
 
   // --- The launch thread ---
 
@@ -103,24 +112,21 @@ class CommState {
   // Sets the error of the streams whose operations have not run.
   void FailRunning();
 
-  // The launcher aborts several members in one ncclGroup (launcher.h).
-  absl::Status Abort();
-  // True after Abort or Destroy: NCCL must not be called with it any more.
-  bool ended() const { return comm_ == nullptr; }
+  // Ends its use, and returns the communicator for the reclaimer, which aborts
+  // or destroys it; null if another thread has taken it away.
+  NcclComm End();
+  bool ended() const { return ended_; }
 
   // --- Registered memory (window.h) ---
   // Keeps the window alive: NCCL writes to it until Ready.
-  absl::Status BeginRegister(const std::shared_ptr<Window>& window) {
-    windows_.push_back(window);
-    return window->Begin(*tables_.nccl, comm_);
-  }
-  void EndRegister(Window& window) { window.End(*tables_.nccl, comm_); }
+  // The three need a communicator that is Ready.
+  absl::Status BeginRegister(const std::shared_ptr<Window>& window);
+  void EndRegister(Window& window);
   // Does nothing to NCCL after the end: the communicator's end deregisters all.
   void Forget(Window& window);
   void ForgetAll();
 
   absl::Status Finalize();
-  absl::Status Destroy();
 
   // An event after everything on the stream now.
   absl::StatusOr<std::shared_ptr<CudaEvent>> Mark(bool captured = false) {
@@ -128,6 +134,22 @@ class CommState {
   }
 
  private:
+  // A call of NCCL with the communicator, which is not taken away meanwhile;
+  // null if it was before.
+  class Call {
+   public:
+    explicit Call(CommState* member);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    NcclComm comm() const { return comm_; }
+    explicit operator bool() const { return comm_ != nullptr; }
+
+   private:
+    CommState& member_;
+    NcclComm comm_;
+  };
   struct Running {
     std::shared_ptr<CudaEvent> event;
     std::shared_ptr<FirstError> error;
@@ -136,7 +158,9 @@ class CommState {
   absl::Status MakeStream();
   absl::Status TakeLaunchSlot(LaunchSlot* launch_slot, bool captured);
   absl::Status EnqueueGroup();
-  absl::Status Issue(const NcclStep& step);
+  absl::Status Issue(const NcclStep& step, NcclComm comm);
+  // Why the communicator was taken away.
+  absl::Status Taken() const;
   absl::Status LaunchKernels();
   // Memory for the operation's kernels; null if the device has none left.
   void* Temporary(size_t bytes);
@@ -145,7 +169,8 @@ class CommState {
 
   const Tables tables_;
   const GroupSpec group_;
-  NcclComm comm_ = nullptr;
+  bool ended_ = false;
+  std::atomic<bool> stopped_{false};
   CudaStreamHandle stream_ = nullptr;
   std::byte* token_ = nullptr;
 
@@ -173,6 +198,10 @@ class CommState {
 
   mutable Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  CondVar called_;
+  bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
+  NcclComm comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool taken_away_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace lockstep::transport::nccl

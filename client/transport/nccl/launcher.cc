@@ -16,8 +16,24 @@ constexpr int kEagerTurns = 200;
 constexpr absl::Duration kShortRest = absl::Microseconds(50);
 constexpr absl::Duration kLongRest = absl::Milliseconds(1);
 
-// How long a communicator may take to end.
-constexpr absl::Duration kEndTimeout = absl::Milliseconds(500);
+// How long a communicator may take to be finalized, and then the device to end
+// work that may write to the caller's buffers.
+constexpr absl::Duration kFinalizeTimeout = absl::Milliseconds(500);
+constexpr absl::Duration kDrainTimeout = absl::Seconds(2);
+
+// How long the launch thread may take to begin an abort, and a call of NCCL
+// that does not wait to return.
+constexpr absl::Duration kStuck = absl::Milliseconds(20);
+
+void FailOthers(const CommState& culprit,
+                const std::vector<std::shared_ptr<CommState>>& members) {
+  const absl::Status why = culprit.status();
+  for (const auto& member : members) {
+    if (member.get() == &culprit) continue;
+    member->Fail(absl::AbortedError(
+        absl::StrCat("ended with another group: ", why.message())));
+  }
+}
 
 absl::Status Destroyed() {
   return absl::AbortedError("the communicator was destroyed");
@@ -39,7 +55,9 @@ absl::Status LaunchResult::Wait() {
 }
 
 Launcher::Launcher(const Tables& tables)
-    : tables_(tables), thread_(StartThread("ls-launch", [this] { Run(); })) {}
+    : tables_(tables),
+      reclaimer_(tables),
+      thread_(StartThread("ls-launch", [this] { Run(); })) {}
 
 Launcher::~Launcher() {
   {
@@ -66,6 +84,10 @@ void Launcher::Connect(Connecting connecting) {
       const absl::Status begun = connecting.member->Begin(connecting.id);
       if (!begun.ok()) return connecting.outcome->Set(begun);
       members_.push_back(connecting.member);
+      {
+        MutexLock lock(&mutex_);
+        living_.push_back(connecting.member);
+      }
       connecting_.push_back(std::move(connecting));
     });
   });
@@ -79,14 +101,20 @@ void Launcher::PostOperation(std::shared_ptr<CommState> member,
 }
 
 void Launcher::PostAbort(std::shared_ptr<CommState> member) {
-  Post([&](Inbox& inbox) { inbox.aborts.push_back(std::move(member)); });
+  bool watched = false;
+  Post([&](Inbox& inbox) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    inbox.aborts.push_back(member);
+    watched = std::exchange(watching_, true);
+  });
+  if (watched) return;
+  reclaimer_.Run([this, member = std::move(member)] { WatchAbort(member); });
 }
 
 void Launcher::Close(std::shared_ptr<CommState> member) {
   const auto outcome = std::make_shared<LaunchResult>();
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back([this, member = std::move(member), outcome] {
-      closing_.push_back({member, outcome, Deadline(kEndTimeout)});
+      closing_.push_back({member, outcome, Deadline(kFinalizeTimeout)});
     });
   });
   (void)outcome->Wait();
@@ -134,7 +162,8 @@ bool Launcher::Collect(Inbox* inbox) {
 }
 
 bool Launcher::AnythingToPoll() const {
-  return !connecting_.empty() || !registering_.empty() || !captured_.empty() ||
+  return !connecting_.empty() || !registering_.empty() ||
+         !deregistering_.empty() || !captured_.empty() ||
          !operations_.empty() || !closing_.empty() ||
          std::any_of(members_.begin(), members_.end(), [](const auto& member) {
            return !member->ended() &&
@@ -145,12 +174,7 @@ bool Launcher::AnythingToPoll() const {
 // --- Endings ---
 
 void Launcher::AbortAllFor(const CommState& culprit) {
-  const absl::Status why = culprit.status();
-  for (const auto& member : members_) {
-    if (member.get() == &culprit) continue;
-    member->Fail(absl::AbortedError(
-        absl::StrCat("ended with another group: ", why.message())));
-  }
+  FailOthers(culprit, members_);
   Abort(members_);
 }
 
@@ -174,10 +198,68 @@ void Launcher::Abort(const std::vector<std::shared_ptr<CommState>>& members) {
 
 void Launcher::EndNow(const std::vector<std::shared_ptr<CommState>>& living) {
   for (const auto& member : living) EndGraphsOf(*member, member->status());
-  // Results of the aborts are ignored: the members have failed already.
-  (void)tables_.nccl->GroupStart();
-  for (const auto& member : living) (void)member->Abort();
-  (void)tables_.nccl->GroupEnd();
+  std::vector<Reclaimer::ReclaimedComm> endings;
+  for (const auto& member : living) {
+    Reclaimer::ReclaimedComm ending;
+    if (End(member, &ending)) endings.push_back(std::move(ending));
+  }
+  reclaimer_.Abort(std::move(endings));
+}
+
+void Launcher::Destroy(const std::shared_ptr<CommState>& member) {
+  Reclaimer::ReclaimedComm ending;
+  if (End(member, &ending)) reclaimer_.Destroy(std::move(ending));
+}
+
+bool Launcher::End(const std::shared_ptr<CommState>& member,
+                   Reclaimer::ReclaimedComm* ending) {
+  *ending = {member, member->End()};
+  MutexLock lock(&mutex_);
+  std::erase(living_, member);
+  changed_.NotifyAll();
+  return ending->comm != nullptr;
+}
+
+bool Launcher::IsLiving(const CommState& member) const {
+  return std::any_of(living_.begin(), living_.end(),
+                     [&](const auto& one) { return one.get() == &member; });
+}
+
+// An open capture ends soon, and its graph must be destroyed before.
+void Launcher::WatchAbort(const std::shared_ptr<CommState>& culprit) {
+  const Deadline deadline(kStuck);
+  std::vector<std::shared_ptr<CommState>> living;
+  {
+    MutexLock lock(&mutex_);
+    while (IsLiving(*culprit) && (!deadline.Passed() || open_capture_ != 0)) {
+      changed_.WaitFor(&mutex_, kStuck);
+    }
+    watching_ = false;
+    if (!IsLiving(*culprit)) return;
+    living = living_;
+  }
+  AbortWithoutLaunchThread(*culprit, living);
+}
+
+void Launcher::AbortWithoutLaunchThread(
+    const CommState& culprit,
+    const std::vector<std::shared_ptr<CommState>>& living) {
+  has_aborted_ = true;
+  FailOthers(culprit, living);
+  NcclApi& nccl = *tables_.nccl;
+  const auto abort = [&](absl::Duration patience) {
+    (void)nccl.GroupStart();
+    for (const auto& member : living) {
+      const NcclComm comm = member->Take(patience);
+      if (comm == nullptr) continue;
+      (void)nccl.CommAbort(comm);
+      member->SetStopped();
+    }
+    (void)nccl.GroupEnd();
+  };
+  abort(kStuck);
+  // One whose call of NCCL waits for the device can go on now.
+  abort(absl::InfiniteDuration());
 }
 
 bool Launcher::GivenUp(const CommState& member) const {
@@ -186,17 +268,26 @@ bool Launcher::GivenUp(const CommState& member) const {
                      [&](const auto& one) { return one.get() == &member; });
 }
 
-// Operations of ended members will not be queued: releases their waiters.
+// Operations of ended members will not be queued: releases their waiters. That
+// of an operation in progress only once NCCL has seen the abort, since its
+// thread may enqueue it until then.
 void Launcher::ReleaseWaiters() {
   for (std::deque<Operation>* queue : {&captured_, &operations_}) {
-    for (Operation& operation : *queue) {
-      if (IsGivenUp(operation)) Release(operation);
-    }
-    queue->erase(
-        std::remove_if(queue->begin(), queue->end(),
-                       [this](const auto& one) { return IsGivenUp(one); }),
-        queue->end());
+    std::erase_if(*queue, [this](Operation& operation) {
+      if (!IsGivenUp(operation) || MayStillBeQueued(operation)) return false;
+      Release(operation);
+      return true;
+    });
   }
+}
+
+bool Launcher::MayStillBeQueued(const Operation& operation) const {
+  if (!operation.enqueued || operation.graph != nullptr) return false;
+  CommState& member = *operation.member;
+  if (member.ended()) return !member.stopped();
+  // The abort waits for the end of a capture, which waits for this.
+  const absl::StatusOr<bool> ready = member.Ready();
+  return ready.ok() && !*ready;
 }
 
 bool Launcher::IsGivenUp(const Operation& operation) const {
@@ -274,6 +365,7 @@ void Launcher::Launch() {
 bool Launcher::LaunchFirst(Operation& operation,
                            CommState::LaunchSlot* launch_slot) {
   if (IsGivenUp(operation)) {
+    if (MayStillBeQueued(operation)) return false;
     Release(operation);
     return true;
   }
@@ -335,11 +427,11 @@ void Launcher::BeginClosing(Closing& closing) {
                   [&](const Operation& one) { return one.Holds(member); });
   if (!GivenUp(member) && !waited_for && member.Idle() && open_ == nullptr) {
     EndGraphsOf(member, Destroyed());
-    member.ForgetAll();
     return;
   }
   member.Fail(Destroyed());
   Abort({closing.member});
+  closing.deadline = Deadline(kDrainTimeout);
 }
 
 bool Launcher::Closed(Closing& closing) {
@@ -350,23 +442,25 @@ bool Launcher::Closed(Closing& closing) {
   }
   if (GivenUp(member) && !member.ended()) return false;  // a capture is open
   if (!member.ended()) {
-    absl::StatusOr<bool> ready = member.Ready();
+    absl::StatusOr<bool> ready = IsBetweenCalls(member);
     if (ready.ok() && *ready && !std::exchange(closing.finalized, true)) {
+      member.ForgetAll();
       if (absl::Status begun = member.Finalize(); begun.ok()) return false;
-      ready = absl::InternalError("it cannot end in peace");
+      ready = absl::InternalError("ncclCommFinalize failed");
     }
     if (ready.ok() && *ready) {
-      (void)member.Destroy();
+      Destroy(closing.member);
     } else if (!ready.ok() || closing.deadline.Passed()) {
       member.Fail(Destroyed());
       Abort({closing.member});
-      closing.deadline = Deadline(kEndTimeout);
+      closing.deadline = Deadline(kDrainTimeout);
     } else {
       return false;
     }
   }
   // Wait until no kernel can write to the caller's buffers.
-  if (!member.Idle() && !closing.deadline.Passed()) return false;
+  const bool quiet = member.stopped() && member.Idle();
+  if (!quiet && !closing.deadline.Passed()) return false;
   members_.erase(std::remove(members_.begin(), members_.end(), closing.member),
                  members_.end());
   closing.outcome->Set(absl::OkStatus());

@@ -1,4 +1,5 @@
-// The only thread of a device that calls NCCL; all other threads post to it.
+// The thread of a device that makes all calls of NCCL, except for ends; all
+// other threads post to it.
 //
 //   Communicator calls ──PostOperation──▶ [op][op][op]   one order over all
 //   Abort, any thread  ──PostAbort──────▶ [!]            lanes of the device
@@ -18,14 +19,19 @@
 // lost rank occupies the device, so the others could not end either. An error
 // that NCCL reports does the same. Waiters are released by an event after the
 // work still on the stream, since kernels may write until then. A completed
-// event does not mean success: the streams' errors are set first.
+// event does not mean success: the streams' errors are set first. Aborting and
+// destroying wait for the device, so other threads do it (reclaimer.h).
+//
+// This thread may itself wait for the device, where a stream's queue is full,
+// and so for a lost peer. An abort that it has not begun after kStuck is made
+// without it; it finds the communicators ended when it goes on.
 //
 // Operations that are captured into a graph (graph.h) overtake the others,
 // because they do not run; launches of the graph are operations like the
 // others. Before communicators end, the graphs that contain their operations
 // are destroyed. While a capture is open, an abort waits for its end.
 //
-// Threads: any; the thread is "ls-launch".
+// Threads: any; the threads are "ls-launch" and, for an end, "ls-reclaim".
 // End:     members must be closed before the launcher is destroyed.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_LAUNCHER_H_
@@ -46,6 +52,7 @@
 #include "base/mutex.h"
 #include "client/transport/nccl/capture_state.h"
 #include "client/transport/nccl/comm_state.h"
+#include "client/transport/nccl/reclaimer.h"
 
 namespace lockstep::transport::nccl {
 
@@ -95,7 +102,8 @@ class Launcher {
   void PostAbort(std::shared_ptr<CommState> member);
 
   // Ends one member and waits until none of its work runs: by ncclCommFinalize
-  // if all its operations have run, else by an abort of only that member.
+  // if all its operations have run, else by an abort of only that member. NCCL
+  // may still be freeing it afterwards.
   void Close(std::shared_ptr<CommState> member);
 
   // --- Registered memory (launcher_windows.cc) ---
@@ -105,7 +113,8 @@ class Launcher {
   absl::StatusOr<std::shared_ptr<Window>> Register(
       std::shared_ptr<CommState> member, void* memory, size_t bytes,
       absl::Duration timeout);
-  // Call before the memory is freed; the member may have ended.
+  // Call before the memory is freed; the member may have ended. Blocks while
+  // another call of the member is in progress.
   void Deregister(std::shared_ptr<CommState> member,
                   std::shared_ptr<Window> window);
 
@@ -152,6 +161,12 @@ class Launcher {
     std::shared_ptr<Window> window;
     std::shared_ptr<LaunchResult> outcome;
     Deadline deadline;
+    bool begun = false;
+  };
+  struct Deregistering {
+    std::shared_ptr<CommState> member;
+    std::shared_ptr<Window> window;
+    std::shared_ptr<LaunchResult> outcome;
   };
   struct Inbox {
     std::vector<std::shared_ptr<CommState>> aborts;
@@ -170,9 +185,22 @@ class Launcher {
 
   void Abort(const std::vector<std::shared_ptr<CommState>>& members);
   void EndNow(const std::vector<std::shared_ptr<CommState>>& living);
+  void Destroy(const std::shared_ptr<CommState>& member);
+  // Ends the member's use; true with `*ending` unless it was taken away before.
+  bool End(const std::shared_ptr<CommState>& member,
+           Reclaimer::ReclaimedComm* ending);
+  // On ls-reclaim: waits until the launch thread has begun this abort, and
+  // makes it otherwise.
+  void WatchAbort(const std::shared_ptr<CommState>& culprit);
+  void AbortWithoutLaunchThread(
+      const CommState& culprit,
+      const std::vector<std::shared_ptr<CommState>>& living);
+  bool IsLiving(const CommState& member) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether it has ended, or will be aborted when the capture is closed.
   bool GivenUp(const CommState& member) const;
   bool IsGivenUp(const Operation& operation) const;
+  bool MayStillBeQueued(const Operation& operation) const;
   void AbortAllFor(const CommState& culprit);
   void Fail(CommState& member, const absl::Status& error);
   void ReleaseWaiters();
@@ -180,6 +208,10 @@ class Launcher {
 
   void PollRegistering();
   bool Registered(Registering& registering);
+  absl::Status BeginRegistering(Registering* registering);
+  bool Deregistered(Deregistering& deregistering);
+  // Whether no call of the member is in progress, and none half made.
+  absl::StatusOr<bool> IsBetweenCalls(CommState& member);
   void PollConnecting();
   bool Connected(Connecting& connecting);
   void Launch();
@@ -205,12 +237,16 @@ class Launcher {
   CondVar changed_;
   Inbox posted_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Those of members_ that have not ended.
+  std::vector<std::shared_ptr<CommState>> living_ ABSL_GUARDED_BY(mutex_);
+  bool watching_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<CudaCaptureId> open_capture_{0};
 
   // Used by the launch thread only.
   std::vector<std::shared_ptr<CommState>> members_;  // in order of creation
   std::vector<Connecting> connecting_;
   std::vector<Registering> registering_;
+  std::vector<Deregistering> deregistering_;
   std::deque<Operation> operations_;
   std::shared_ptr<CaptureState> open_;     // the open capture, or null
   std::deque<Operation> captured_;         // its operations still to capture
@@ -221,7 +257,8 @@ class Launcher {
   CommState::LaunchSlot launch_slot_;
   int idle_turns_ = 0;
 
-  std::thread thread_;  // last: uses all of the above
+  Reclaimer reclaimer_;  // its threads use the above
+  std::thread thread_;   // last: uses all of the above
 };
 
 // The launcher of a transport made by MakeTransport (nccl.h); null for others.

@@ -68,11 +68,11 @@ void Launcher::DestroyGraph(std::shared_ptr<CaptureState> graph) {
 
 // --- The launch thread ---
 
-// The graph's status, or that of a member that has ended or is given up.
+// The graph's status, or that of a member that has ended or will.
 absl::Status Launcher::StatusOf(const CaptureState& graph) const {
   if (!graph.status.ok()) return graph.status;
   for (const auto& member : graph.members) {
-    if (GivenUp(*member)) return member->status();
+    if (GivenUp(*member) || !member->status().ok()) return member->status();
   }
   return absl::OkStatus();
 }

@@ -18,12 +18,6 @@ absl::StatusOr<std::shared_ptr<Window>> Launcher::Register(
   Post([&](Inbox& inbox) {
     inbox.tasks.push_back(
         [this, member = std::move(member), window, outcome, timeout] {
-          if (GivenUp(*member)) return outcome->Set(member->status());
-          absl::Status begun = member->BeginRegister(window);
-          if (!begun.ok()) {
-            Fail(*member, begun);
-            return outcome->Set(begun);
-          }
           registering_.push_back({member, window, outcome, Deadline(timeout)});
         });
   });
@@ -33,10 +27,14 @@ absl::StatusOr<std::shared_ptr<Window>> Launcher::Register(
 
 void Launcher::Deregister(std::shared_ptr<CommState> member,
                           std::shared_ptr<Window> window) {
-  (void)Do([member, window](NcclApi&) {
-    member->Forget(*window);
-    return absl::OkStatus();
+  const auto outcome = std::make_shared<LaunchResult>();
+  Post([&](Inbox& inbox) {
+    inbox.tasks.push_back([this, member = std::move(member),
+                           window = std::move(window), outcome] {
+      deregistering_.push_back({member, window, outcome});
+    });
   });
+  (void)outcome->Wait();
 }
 
 // --- The launch thread ---
@@ -46,6 +44,42 @@ void Launcher::PollRegistering() {
       std::remove_if(registering_.begin(), registering_.end(),
                      [this](Registering& one) { return Registered(one); }),
       registering_.end());
+  std::erase_if(deregistering_,
+                [this](Deregistering& one) { return Deregistered(one); });
+}
+
+absl::StatusOr<bool> Launcher::IsBetweenCalls(CommState& member) {
+  const auto half_made = [&](const std::deque<Operation>& queue) {
+    return !queue.empty() && queue.front().enqueued &&
+           queue.front().Holds(member);
+  };
+  if (half_made(operations_) || half_made(captured_)) return false;
+  for (const Registering& other : registering_) {
+    if (other.begun && other.member.get() == &member) return false;
+  }
+  return member.Ready();
+}
+
+bool Launcher::Deregistered(Deregistering& deregistering) {
+  CommState& member = *deregistering.member;
+  if (!GivenUp(member)) {
+    const absl::StatusOr<bool> between = IsBetweenCalls(member);
+    if (between.ok() && !*between) return false;
+    if (between.ok()) {
+      member.Forget(*deregistering.window);
+    } else {
+      Fail(member, between.status());
+    }
+  }
+  deregistering.outcome->Set(absl::OkStatus());
+  return true;
+}
+
+absl::Status Launcher::BeginRegistering(Registering* registering) {
+  const absl::StatusOr<bool> between = IsBetweenCalls(*registering->member);
+  if (!between.ok() || !*between) return between.status();
+  registering->begun = true;
+  return registering->member->BeginRegister(registering->window);
 }
 
 // A lost peer or an error ends the communicator: NCCL cannot undo a partly
@@ -56,7 +90,13 @@ bool Launcher::Registered(Registering& registering) {
   if (GivenUp(member)) {
     over = member.status();
   } else {
-    const absl::StatusOr<bool> ready = member.Ready();
+    absl::StatusOr<bool> ready = false;
+    if (registering.begun) {
+      ready = member.Ready();
+    } else if (const absl::Status begun = BeginRegistering(&registering);
+               !begun.ok()) {
+      ready = begun;
+    }
     if (ready.ok() && *ready) {
       member.EndRegister(*registering.window);
       registering.outcome->Set(absl::OkStatus());

@@ -43,6 +43,11 @@ class FakeGpuWorld final : public conformance::World {
   }
 
   FakeGpus& gpus() { return gpus_; }
+  // Ends all transports, and waits until NCCL has freed their communicators.
+  void End() {
+    MutexLock lock(&mutex_);
+    processes_.clear();
+  }
   transport::nccl::Tables TablesOf(int rank) { return Of(rank).tables; }
 
  private:

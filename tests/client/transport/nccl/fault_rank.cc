@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 
+#include "absl/time/clock.h"
 #include "client/transport/nccl/cuda_arena.h"
 
 namespace lockstep::fake {
@@ -48,6 +50,39 @@ void Rank::Step(int round) {
   ExpectValue("the mean's end", used[kCount - 1], used[0]);
   ExpectValue("the verdict's sum", *seen, kRanks);
   ExpectValue("what came", got[0], static_cast<float>(10 * round + 1 - rank_));
+}
+
+void Rank::Stall(Stream& stream, std::atomic<bool>* open) {
+  world_.gpus().StallUntil(*static_cast<CudaStream&>(stream).Ready(),
+                           [open] { return open->load(); });
+}
+
+void Rank::Fill(Stream& stream) {
+  constexpr int kMoreThanThereIsRoom = 40;
+  for (int i = 0; i < kMoreThanThereIsRoom; ++i) (void)stream.Record();
+}
+
+void Rank::AwaitFull(int calls) {
+  const absl::Time late = absl::Now() + patience_;
+  while (world_.gpus().FullCallsOf(rank_) < calls) {
+    if (absl::Now() > late) reporter_.Late("a full stream");
+    std::this_thread::yield();
+  }
+}
+
+void Rank::VerdictIsQueued(const char* what) {
+  std::atomic<bool> queued{false};
+  Post(verdict(), second());
+  std::thread waits([&] {
+    (void)static_cast<CudaStream&>(second()).Ready();
+    queued = true;
+  });
+  const absl::Time late = absl::Now() + patience_;
+  while (!queued) {
+    if (absl::Now() > late) reporter_.Late(what);
+    std::this_thread::yield();
+  }
+  waits.join();
 }
 
 void Rank::Propagates() {

@@ -114,6 +114,9 @@ class Rank {
     if (!stream.Record().Wait(patience_).ok()) reporter_.Late(what);
     return stream.Synchronize();
   }
+  void Await(const Event& event, const char* what) {
+    if (!event.Wait(patience_).ok()) reporter_.Late(what);
+  }
   void Finish(Stream& stream, const char* what) {
     const absl::Status ended = Await(stream, what);
     reporter_.Expect(ended.ok(), absl::StrCat(what, ": ", ended.ToString()));
@@ -124,6 +127,25 @@ class Rank {
                      absl::StrCat("wrong value: ", what, " is ", value,
                                   " and should be ", expected));
   }
+  // Stalls the stream until `*open`.
+  void Stall(Stream& stream, std::atomic<bool>* open);
+  // Enqueues an operation; its peer may never arrive.
+  void Post(Communicator& group, Stream& stream) {
+    float* const value = memory_.Take(0);
+    Posted(group.AllReduce(value, value, kCount, DType::kF32, ReduceOp::kSum,
+                           stream));
+  }
+  // The same, and waits until it is queued.
+  void Hang(Communicator& group, Stream& stream) {
+    Post(group, stream);
+    Kernel(stream, [] {});
+  }
+  // Records events until the stream has no room for the last ones.
+  void Fill(Stream& stream);
+  // Waits until so many calls wait for room.
+  void AwaitFull(int calls);
+  void VerdictIsQueued(const char* what);
+  void LeaveGradient() { groups_[1].reset(); }
   void Leave() {
     for (auto& group : groups_) group.reset();
   }

@@ -27,6 +27,9 @@ class Exercise {
   void Run() {
     Steps();
     Graphs();
+    DestroysBesideWork();
+    AbortsBehindFullStreams();
+    AbortsBesideAnAbort();
     Abort();
     AbortsGraph();
     LosesPeer();
@@ -37,8 +40,10 @@ class Exercise {
   using Body = std::function<void(Rank&, int)>;
 
   // Runs `body` on two connected ranks; then no violation may be recorded.
-  void With(const Body& body, const std::function<void(FakeGpuWorld&)>& after) {
-    FakeGpuWorld world({.seed = options_.seed}, options_.decorate);
+  void With(const Body& body, const std::function<void(FakeGpuWorld&)>& after,
+            const Meanness& mean = {}) {
+    FakeGpuWorld world({.seed = options_.seed, .mean = mean},
+                       options_.decorate);
     reporter_.set_world(&world);
     std::vector<std::unique_ptr<Rank>> ranks;
     std::vector<std::string> handles[2];
@@ -60,6 +65,7 @@ class Exercise {
     after(world);
     reporter_.Report();
     ranks.clear();
+    world.End();
     reporter_.Report();
   }
 
@@ -94,6 +100,64 @@ class Exercise {
           rank.ForgetStep();
         },
         [](FakeGpuWorld&) {});
+  }
+
+  // The gradient's communicator ends while the device works; the verdict's goes
+  // on.
+  void DestroysBesideWork() {
+    std::atomic<bool> open[kRanks] = {};
+    With(
+        [&](Rank& rank, int r) {
+          rank.Step(1);
+          rank.Stall(rank.first(), &open[r]);
+          rank.LeaveGradient();
+          rank.VerdictIsQueued("an operation beside an end");
+          open[r] = true;
+          rank.Finish(rank.second(), "the verdict beside an end");
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  // Both communicators hang. The end of one by its destructor waits for the
+  // device, and so for the other.
+  void AbortsBesideAnAbort() {
+    With(
+        [&](Rank& rank, int r) {
+          rank.Step(1);
+          if (r != 0) return;  // arrives no more
+          rank.Hang(rank.verdict(), rank.second());
+          rank.Hang(rank.gradient(), rank.first());
+          rank.LeaveGradient();  // an abort of it alone
+          rank.verdict().Abort("the drill says so");
+          const absl::Status ended =
+              rank.Await(rank.second(), "the end beside an abort that hangs");
+          reporter_.Expect(absl::IsAborted(ended),
+                           "beside an abort: completed is not succeeded");
+        },
+        [](FakeGpuWorld&) {});
+  }
+
+  // The launch thread is in a call that waits for room on a stream whose work
+  // waits for a lost peer, and a caller in one on another stream.
+  void AbortsBehindFullStreams() {
+    With(
+        [&](Rank& rank, int r) {
+          rank.Step(1);
+          if (r != 0) return;  // arrives no more
+          for (int i = 0; i < 8; ++i) rank.Post(rank.gradient(), rank.first());
+          const Event end = rank.first().Record();
+          std::atomic<bool> open{false};
+          rank.Stall(rank.second(), &open);
+          std::thread caller([&] { rank.Fill(rank.second()); });
+          rank.AwaitFull(2);
+          rank.gradient().Abort("the drill says so");
+          rank.Await(end, "the end behind a full stream");
+          open = true;
+          caller.join();
+          reporter_.Expect(absl::IsAborted(rank.first().Synchronize()),
+                           "full streams: completed is not succeeded");
+        },
+        [](FakeGpuWorld&) {}, {.queue_depth = 16});
   }
 
   void AbortsGraph() {
@@ -135,6 +199,8 @@ class Exercise {
           rank.ForgetBucket();
         },
         [&](FakeGpuWorld& world) {
+          // Another thread aborts: waiters may be released before.
+          while (world.gpus().AbortsOf(0).size() < 2) std::this_thread::yield();
           const std::vector<int> aborts = world.gpus().AbortsOf(0);
           reporter_.Expect(aborts == std::vector<int>{0, 1},
                            "abort order: " + absl::StrJoin(aborts, " "));

@@ -42,6 +42,7 @@ FakeGpuWorld::Decorate DecorateNccl() {
 std::vector<Fault> AllFaults();
 std::vector<Fault> GraphFaults();
 std::vector<Fault> WindowFaults();
+std::vector<Fault> EndFaults();
 
 }  // namespace lockstep::fake
 

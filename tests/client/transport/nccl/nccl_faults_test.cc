@@ -52,6 +52,13 @@ TEST(NcclFaultTest, FindsEveryMistakeWithGraphs) {
   ExpectEachIsFound(GraphFaults());
 }
 
+TEST(NcclFaultTest, FindsEveryMistakeWithEnds) {
+  if (kUnderSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without a sanitizer";
+  }
+  ExpectEachIsFound(EndFaults());
+}
+
 TEST(NcclFaultTest, FindsEveryMistakeWithWindows) {
   if (kUnderSanitizer) {
     GTEST_SKIP() << "the mistakes are found without a sanitizer";
