@@ -38,6 +38,7 @@ make_gpu_bundle() {
   mkdir -p "$gpu_bundle/lib" "$gpu_bundle/lib-verbs"
   copy_programs "$gpu_bundle/bin" "${programs[@]}"
   copy_programs "$gpu_bundle/demo" "${demo[@]}"
+  name_demo_programs "$gpu_bundle/demo"
   install -m 755 tools/run/gpu_bundle_run.sh "$gpu_bundle/run"
   say "$gpu_bundle: $(du -sm "$gpu_bundle" | cut -f1) MiB, $("$gpu_bundle/run" --list | wc -l) programs," \
     "for machines with $(needed GLIBC), $(needed GLIBCXX)"
@@ -55,6 +56,18 @@ copy_programs() {
     mkdir -p "$folder"
     strip -o "$folder/${program##*/}" "$program"
     copy_libraries "$program"
+  done
+}
+
+# The demonstration's programs are one file (examples/digits/programs.cc): each
+# name is a script, which scp copies as it is.
+name_demo_programs() {
+  local folder="$1" program
+  [[ -e "$folder/digits-programs" ]] || return 0
+  for program in digits digits_local digits_pipe lockstep-demo; do
+    # shellcheck disable=SC2016  # expanded by the script
+    printf '#!/bin/sh\nexec "${0%%/*}/digits-programs" %s "$@"\n' "$program" >"$folder/$program"
+    chmod 755 "$folder/$program"
   done
 }
 
