@@ -6,15 +6,6 @@
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
-namespace {
-
-// Runs on a thread of the CUDA runtime; the stream waits until it returns.
-void AwaitEvent(void* event) {
-  const std::unique_ptr<Event> owned(static_cast<Event*>(event));
-  (void)owned->Wait();
-}
-
-}  // namespace
 
 void FirstError::Set(const absl::Status& error) {
   MutexLock lock(&mutex_);
@@ -125,15 +116,14 @@ void CudaStream::WaitFor(const Event& event) {
       event_state == nullptr ? event.Done() : event_state->Reached();
   if (!reached.ok()) return error_->Set(reached.status());
   if (*reached) return;
+  if (event_state == nullptr && capture() != 0) {
+    return error_->Set(absl::FailedPreconditionError(
+        "a stream that is captured cannot wait for work on the host"));
+  }
   MutexLock lock(&mutex_);
   JoinPublished();
   if (event_state == nullptr) {
-    auto* const waiting = new Event(event);
-    const CudaResult result =
-        cuda_->LaunchHostFunc(handle_, &AwaitEvent, waiting);
-    if (result == CudaResult::kSuccess) return;
-    delete waiting;
-    error_->Set(Check(*cuda_, result, "LaunchHostFunc"));
+    pending_.push_back(std::make_shared<EventPromise>(event));
     return;
   }
   for (const auto& recorded : event_state->events()) {

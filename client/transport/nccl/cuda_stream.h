@@ -7,7 +7,10 @@
 // between two events; the second is known only once it is published
 // (event_state.h). Until then the caller's stream must not get work that
 // depends on the operation: Ready waits for that, and so does all code that
-// launches kernels.
+// launches kernels. The same holds for an event of the host: the CUDA stream
+// does not wait for it, since a function on the host that waits would hold up
+// those of all streams; work is queued once the event is complete. Nothing runs
+// the work of a HostStream with kOnWait for that.
 //
 // Threads: any. Ready, Synchronize and the destructor block; the rest do not.
 

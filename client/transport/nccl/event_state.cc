@@ -66,6 +66,7 @@ void EventPromise::Publish(CudaEvents events) {
 }
 
 bool EventPromise::published() const {
+  if (host_) return host_->Done();
   MutexLock lock(&mutex_);
   return published_;
 }
@@ -76,6 +77,7 @@ CudaEvents EventPromise::events() const {
 }
 
 bool EventPromise::Wait(const Deadline& deadline) const {
+  if (host_) return host_->Wait(deadline.Left()).ok() || host_->Done();
   MutexLock lock(&mutex_);
   while (!published_ && !deadline.Passed()) {
     changed_.WaitFor(&mutex_, deadline.Left());

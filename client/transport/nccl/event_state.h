@@ -14,6 +14,7 @@
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_EVENT_STATE_H_
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,11 @@ using CudaEvents = std::vector<std::shared_ptr<CudaEvent>>;
 // before it is queued: the events of what it had to wait for.
 class EventPromise {
  public:
+  EventPromise() = default;
+  // Published, with no events, once `host`, of a stream on the host, is
+  // complete.
+  explicit EventPromise(Event host) : host_(std::move(host)) {}
+
   // Called once, by the launch thread or the owner of a gate.
   void Publish(CudaEvents events);
 
@@ -70,6 +76,7 @@ class EventPromise {
   bool Wait(const Deadline& deadline) const;
 
  private:
+  const std::optional<Event> host_;
   mutable Mutex mutex_;
   mutable CondVar changed_;
   bool published_ ABSL_GUARDED_BY(mutex_) = false;

@@ -270,30 +270,79 @@ TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
                   HasSubstr("device 1 launched 2"))));
 }
 
+// Work on the host that ends when the test says so.
+class HeldHost {
+ public:
+  HeldHost() {
+    host_.Enqueue([this] {
+      MutexLock lock(&mutex_);
+      while (!open_) opened_.Wait(&mutex_);
+      return absl::OkStatus();
+    });
+  }
+  ~HeldHost() { Open(); }
+  Event Record() { return host_.Record(); }
+  void Open() {
+    MutexLock lock(&mutex_);
+    open_ = true;
+    opened_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar opened_;
+  HostStream host_;
+};
+
 TEST(CudaStreamTest, WaitsForEventsOfTheHostToo) {
   FakeGpuWorld world;
-  HostStream host;
-  Mutex mutex;
-  bool open = false;
-  CondVar opened;
-  host.Enqueue([&] {
-    MutexLock lock(&mutex);
-    while (!open) opened.Wait(&mutex);
-    return absl::OkStatus();
-  });
+  HeldHost host;
+  const auto group = conformance::Connect(world, 1, "g");
   const std::unique_ptr<Stream> stream = world.MakeStream(0, "");
   stream->WaitFor(host.Record());
-  bool ran = false;
-  world.Enqueue(*stream, [&] { ran = true; });
+  float value = 1;
+  EXPECT_TRUE(
+      group[0]
+          ->AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, *stream)
+          .ok());
   const Event after = stream->Record();
   EXPECT_TRUE(absl::IsDeadlineExceeded(after.Wait(absl::Milliseconds(5))));
-  {
-    MutexLock lock(&mutex);
-    open = true;
-    opened.NotifyAll();
-  }
+  std::atomic<bool> queued{false};
+  std::thread caller([&] {
+    EXPECT_TRUE(static_cast<CudaStream&>(*stream).AwaitQueued().ok());
+    queued = true;
+  });
+  EXPECT_FALSE(queued);
+  host.Open();
   EXPECT_TRUE(stream->Synchronize().ok());
-  EXPECT_TRUE(ran);
+  caller.join();
+}
+
+// The device has one thread for functions on the host, and the event comes only
+// after such a function of another stream.
+TEST(CudaStreamTest, AWaitForTheHostHoldsUpNoFunctionOnTheHost) {
+  FakeGpuWorld world;
+  HeldHost host;
+  const auto context = world.at(0).MakeDeviceContext();
+  ASSERT_TRUE(context.ok()) << context.status();
+  const std::unique_ptr<Stream> waits = world.MakeStream(0, "");
+  const std::unique_ptr<Stream> calls = world.MakeStream(0, "");
+  waits->WaitFor(host.Record());
+  const Event waited = waits->Record();
+  EXPECT_FALSE(waited.Done());
+  const absl::Status called = (*context)->Perform(
+      calls.get(), [&](transport::DeviceContext::KernelQueue& queue) {
+        queue.CallOnce([&] {
+          host.Open();
+          return absl::OkStatus();
+        });
+        return queue.status();
+      });
+  EXPECT_TRUE(called.ok()) << called;
+  EXPECT_TRUE(calls->Record().Wait(absl::Seconds(10)).ok());
+  EXPECT_TRUE(waited.Wait(absl::Seconds(10)).ok());
+  EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
 // Operations that overlap with the layers leave them the device.
