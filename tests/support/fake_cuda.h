@@ -66,7 +66,7 @@ struct Meanness {
   bool nccl_threads = true;
   // The first operation of each algorithm, and between each pair, is in
   // progress until its peers have begun theirs.
-  bool first_use_connects = false;
+  bool first_use_connects = true;
   // What an aborted operation sends to its peers.
   enum class Garbage {
     kNothing,  // they wait for ever

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/support/fake_nccl.h"
@@ -110,7 +109,9 @@ bool Fabric::Progress(Comm& comm) {
 
 void Fabric::WantFirstUses(Comm* comm, Launch* launch) {
   constexpr size_t kTreeBytesMax = 16 << 10;
+  if (comm->clique->comms.size() == 1) return;
   for (const Part& part : launch->parts) {
+    if (part.point_to_point() && part.peer == comm->rank) continue;
     std::string connection;
     if (part.kind == CollectiveKind::kSend) {
       connection = absl::StrCat(comm->rank, " to ", part.peer);
@@ -132,11 +133,7 @@ void Fabric::WantFirstUses(Comm* comm, Launch* launch) {
 bool Fabric::Connect(Comm& comm, Launch& launch) {
   std::erase_if(launch.first_uses, [&](const std::string& connection) {
     const bool pair = connection.find(" to ") != std::string::npos;
-    const auto [from, to] = std::pair<absl::string_view, absl::string_view>(
-        absl::StrSplit(connection, " to "));
-    const size_t needed = !pair        ? comm.clique->comms.size()
-                          : from == to ? 1
-                                       : 2;
+    const size_t needed = pair ? 2 : comm.clique->comms.size();
     return comm.clique->connecting[connection].size() >= needed;
   });
   return launch.first_uses.empty();

@@ -114,6 +114,11 @@ int FakeGpus::FullCallsOf(int device) const {
   return world_->scheduler.full_calls(device);
 }
 
+void FakeGpus::ForgetOrders() {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->fabric.ForgetOrders();
+}
+
 int FakeGpus::FirstUsesOf(int device) const {
   MutexLock lock(&world_->scheduler.mutex());
   return world_->fabric.device(device).first_uses;

@@ -98,6 +98,8 @@ class FakeGpus {
   std::vector<int> ChannelsOf(int device) const;
   // How often an operation of the device was the first to use a connection.
   int FirstUsesOf(int device) const;
+  // A violation has the orders of launches from now on.
+  void ForgetOrders();
   // How many calls wait for room on a stream of the device now.
   int FullCallsOf(int device) const;
 

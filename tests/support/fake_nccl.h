@@ -180,6 +180,9 @@ class Fabric {
 
   Scheduler& scheduler() { return scheduler_; }
   Device& device(int number);
+  void ForgetOrders() {
+    for (auto& [number, device] : devices_) device.order.clear();
+  }
   transport::nccl::NcclUniqueId MakeId();
   Comm* Init(Device& device, int size, const transport::nccl::NcclUniqueId& id,
              int rank);

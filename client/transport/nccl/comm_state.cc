@@ -157,6 +157,69 @@ absl::StatusOr<bool> CommState::Ready() {
   return error == NcclResult::kSuccess;
 }
 
+absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
+  lowering_ = {.rounds = {}};
+  round_ = 0;
+  captured_ = false;
+  if (group_.size == 1) return absl::OkStatus();
+  const size_t most = rows_bytes() / sizeof(float);
+  const size_t each = most / group_.size;
+  std::byte* const mine = rows_ + each * sizeof(float) * group_.rank;
+  const auto add = [this](CollectiveKind kind, const void* in, void* out,
+                          size_t count) {
+    lowering_.rounds.push_back({.steps = {{.kind = kind,
+                                           .in = in,
+                                           .out = out,
+                                           .count = count,
+                                           .dtype = NcclDType::kFloat32}},
+                                .reduces = {},
+                                .scales = {}});
+  };
+  for (size_t count = 1; count < most; count *= 64) {
+    add(CollectiveKind::kAllReduce, rows_, rows_, count);
+  }
+  add(CollectiveKind::kAllReduce, rows_, rows_, most);
+  add(CollectiveKind::kReduceScatter, rows_, mine, each);
+  add(CollectiveKind::kAllGather, mine, rows_, each);
+  add(CollectiveKind::kBroadcast, rows_, rows_, most);
+  if (group_.size <= kPairsMax) AddPairs();
+  absl::Status slot = TakeLaunchSlot(launch_slot, /*captured=*/false);
+  return slot.ok() ? EnqueueGroup() : slot;
+}
+
+void CommState::AddPairs() {
+  Round pairs;
+  for (int peer = 0; peer < group_.size; ++peer) {
+    if (peer == group_.rank) continue;
+    pairs.steps.push_back({.kind = CollectiveKind::kSend,
+                           .in = token_,
+                           .count = 1,
+                           .peer = peer});
+    pairs.steps.push_back({.kind = CollectiveKind::kRecv,
+                           .out = token_ + 1,
+                           .count = 1,
+                           .peer = peer});
+  }
+  lowering_.rounds.push_back(std::move(pairs));
+}
+
+absl::StatusOr<bool> CommState::EnqueueNextRound() {
+  if (round_ + 1 >= lowering_.rounds.size()) return false;
+  ++round_;
+  absl::Status done = EnqueueGroup();
+  if (!done.ok()) return done;
+  return true;
+}
+
+absl::StatusOr<bool> CommState::CompleteWarmUp() {
+  const absl::StatusOr<bool> more = EnqueueNextRound();
+  if (!more.ok() || *more) return more.ok() ? false : more;
+  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark();
+  if (!event.ok()) return event.status();
+  AddRunning(*std::move(event), std::make_shared<FirstError>());
+  return true;
+}
+
 absl::Status CommState::Enqueue(const QueuedOp& posted,
                                 LaunchSlot* launch_slot) {
   const ProfilerRange range(tables_.cuda.get(), group_.name.c_str());
@@ -249,11 +312,10 @@ absl::Status CommState::Issue(const NcclStep& s, NcclComm comm) {
 
 absl::StatusOr<bool> CommState::Complete(const QueuedOp& posted) {
   absl::Status done = LaunchKernels();
-  if (done.ok() && round_ + 1 < lowering_.rounds.size()) {
-    ++round_;
-    done = EnqueueGroup();
-    if (!done.ok()) return done;
-    return false;
+  if (done.ok()) {
+    const absl::StatusOr<bool> more = EnqueueNextRound();
+    if (!more.ok()) return more;
+    if (*more) return false;
   }
   absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark(captured_);
   done.Update(event.status());

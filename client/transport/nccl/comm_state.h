@@ -86,6 +86,14 @@ class CommState {
     CudaStreamHandle stream = nullptr;
   };
 
+  // Enqueues operations whose first use would connect, and so wait for peers:
+  // of each algorithm that sizes up to that of its memory choose, and, in a
+  // group of at most kPairsMax ranks, between each pair. As Enqueue: once Ready
+  // returns true, call CompleteWarmUp, until it returns true.
+  static constexpr int kPairsMax = 16;
+  absl::Status WarmUp(LaunchSlot* launch_slot);
+  absl::StatusOr<bool> CompleteWarmUp();
+
   // Enqueues the operation after what it must wait for, and after the point
   // where the previous operation (`*launch_slot`) could begin; then replaces
   // `*launch_slot`. Once Ready returns true, call Complete.
@@ -157,7 +165,10 @@ class CommState {
 
   absl::Status MakeStream();
   absl::Status TakeLaunchSlot(LaunchSlot* launch_slot, bool captured);
+  void AddPairs();
   absl::Status EnqueueGroup();
+  // Enqueues the next round; false if there was none.
+  absl::StatusOr<bool> EnqueueNextRound();
   absl::Status Issue(const NcclStep& step, NcclComm comm);
   // Why the communicator was taken away.
   absl::Status Taken() const;

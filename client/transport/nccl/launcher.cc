@@ -322,17 +322,46 @@ void Launcher::PollConnecting() {
       connecting_.end());
 }
 
+// NCCL does one operation at a time, so no other one is half made meanwhile.
+absl::StatusOr<bool> Launcher::IsWarm(Connecting& connecting) {
+  CommState& member = *connecting.member;
+  using WarmUpPhase = Connecting::WarmUpPhase;
+  if (connecting.phase == WarmUpPhase::kWarm) {
+    const bool idle = member.Idle();
+    if (!member.device_error().ok()) return member.device_error();
+    return idle;
+  }
+  const absl::StatusOr<bool> ready = member.Ready();
+  if (!ready.ok() || !*ready) return ready;
+  if (connecting.phase == WarmUpPhase::kConnects) {
+    const bool half_made =
+        (!operations_.empty() && operations_.front().enqueued) ||
+        (!captured_.empty() && captured_.front().enqueued);
+    if (half_made || warming_ != nullptr) return false;
+    warming_ = &member;
+    connecting.phase = WarmUpPhase::kWarmsUp;
+    absl::Status begun = member.WarmUp(&launch_slot_);
+    if (!begun.ok()) return begun;
+    return false;
+  }
+  const absl::StatusOr<bool> queued = member.CompleteWarmUp();
+  if (!queued.ok() || !*queued) return queued;
+  warming_ = nullptr;
+  connecting.phase = WarmUpPhase::kWarm;
+  return false;
+}
+
 bool Launcher::Connected(Connecting& connecting) {
   CommState& member = *connecting.member;
   absl::Status over = connecting.aborted();
   if (over.ok() && member.ended()) over = member.status();
   if (over.ok()) {
-    absl::StatusOr<bool> ready = member.Ready();
-    if (ready.ok() && *ready) {
+    const absl::StatusOr<bool> warm = IsWarm(connecting);
+    if (warm.ok() && *warm) {
       connecting.outcome->Set(absl::OkStatus());
       return true;
     }
-    over = ready.status();
+    over = warm.status();
   }
   if (over.ok() && connecting.deadline.Passed()) {
     over = absl::DeadlineExceededError(
@@ -340,6 +369,7 @@ bool Launcher::Connected(Connecting& connecting) {
                      member.size(), " ranks in time"));
   }
   if (over.ok()) return false;
+  if (warming_ == &member) warming_ = nullptr;
   member.Fail(over);
   Abort({connecting.member});
   members_.erase(
@@ -352,6 +382,7 @@ bool Launcher::Connected(Connecting& connecting) {
 // --- Operations ---
 
 void Launcher::Launch() {
+  if (warming_ != nullptr) return;
   while (!operations_.empty() &&
          LaunchFirst(operations_.front(), &launch_slot_)) {
     operations_.pop_front();

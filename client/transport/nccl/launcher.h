@@ -78,6 +78,11 @@ struct Connecting {
   // Not OK: give up with this status. Any thread may cause it.
   absl::AnyInvocable<absl::Status()> aborted;
   std::shared_ptr<LaunchResult> outcome;
+  enum class WarmUpPhase {
+    kConnects,
+    kWarmsUp,
+    kWarm
+  } phase = WarmUpPhase::kConnects;
 };
 
 class Launcher {
@@ -92,8 +97,8 @@ class Launcher {
   // Calls `task` on the launch thread and waits for it.
   absl::Status Do(absl::AnyInvocable<absl::Status(NcclApi&)> task);
 
-  // Begins to connect; sets the outcome once all ranks have connected, or on an
-  // error.
+  // Begins to connect; sets the outcome once all ranks have connected and their
+  // first operations, which connect more, have run, or on an error.
   void Connect(Connecting connecting);
 
   void PostOperation(std::shared_ptr<CommState> member, QueuedOp posted);
@@ -214,6 +219,7 @@ class Launcher {
   absl::StatusOr<bool> IsBetweenCalls(CommState& member);
   void PollConnecting();
   bool Connected(Connecting& connecting);
+  absl::StatusOr<bool> IsWarm(Connecting& connecting);
   void Launch();
   bool LaunchFirst(Operation& operation, CommState::LaunchSlot* launch_slot);
 
@@ -245,6 +251,7 @@ class Launcher {
   // Used by the launch thread only.
   std::vector<std::shared_ptr<CommState>> members_;  // in order of creation
   std::vector<Connecting> connecting_;
+  const CommState* warming_ = nullptr;  // its round is being enqueued
   std::vector<Registering> registering_;
   std::vector<Deregistering> deregistering_;
   std::deque<Operation> operations_;

@@ -79,7 +79,8 @@ absl::Status Launcher::StatusOf(const CaptureState& graph) const {
 
 void Launcher::LaunchCaptured() {
   // NCCL does one operation at a time.
-  const bool busy = !operations_.empty() && operations_.front().enqueued;
+  const bool busy = warming_ != nullptr ||
+                    (!operations_.empty() && operations_.front().enqueued);
   while (!busy && !captured_.empty()) {
     Operation& operation = captured_.front();
     if (open_ == nullptr) {  // posted after the end of the capture

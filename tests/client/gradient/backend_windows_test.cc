@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,9 @@ struct Moved {
   int elsewhere ABSL_GUARDED_BY(mutex) = 0;
 };
 
-// Records the addresses that each large transfer reads and writes.
+// Records the addresses that each large transfer reads and writes, once its
+// communicator is connected: the messages of one byte are the last that it
+// warms.
 class LooksWhere final : public ForwardingNccl {
  public:
   LooksWhere(std::shared_ptr<NcclApi> inner, Moved* moved)
@@ -51,34 +54,35 @@ class LooksWhere final : public ForwardingNccl {
   }
   Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
                    Comm comm, StreamHandle stream) override {
-    Look({in, out}, count);
+    Look(comm, {in, out}, count);
     return ForwardingNccl::AllReduce(in, out, count, dtype, op, comm, stream);
   }
   Result ReduceScatter(const void* in, void* out, size_t count, DType dtype,
                        Op op, Comm comm, StreamHandle stream) override {
-    Look({in, out}, count);
+    Look(comm, {in, out}, count);
     return ForwardingNccl::ReduceScatter(in, out, count, dtype, op, comm,
                                          stream);
   }
   Result AllGather(const void* in, void* out, size_t count, DType dtype,
                    Comm comm, StreamHandle stream) override {
-    Look({in, out}, count);
+    Look(comm, {in, out}, count);
     return ForwardingNccl::AllGather(in, out, count, dtype, comm, stream);
   }
   Result Send(const void* buffer, size_t count, DType dtype, int peer,
               Comm comm, StreamHandle stream) override {
-    Look({buffer}, count);
+    warm_.insert(comm);
+    Look(comm, {buffer}, count);
     return ForwardingNccl::Send(buffer, count, dtype, peer, comm, stream);
   }
   Result Recv(void* buffer, size_t count, DType dtype, int peer, Comm comm,
               StreamHandle stream) override {
-    Look({buffer}, count);
+    Look(comm, {buffer}, count);
     return ForwardingNccl::Recv(buffer, count, dtype, peer, comm, stream);
   }
 
  private:
-  void Look(const std::vector<const void*>& places, size_t count) {
-    if (count < kLarge / 4) return;
+  void Look(Comm comm, const std::vector<const void*>& places, size_t count) {
+    if (count < kLarge / 4 || warm_.count(comm) == 0) return;
     MutexLock lock(&moved_.mutex);
     for (const void* place : places) {
       const auto* const at = static_cast<const std::byte*>(place);
@@ -91,7 +95,9 @@ class LooksWhere final : public ForwardingNccl {
   }
 
   Moved& moved_;
-  std::map<const std::byte*, size_t> windows_;  // used by the launch thread
+  // Used by the launch thread.
+  std::map<const std::byte*, size_t> windows_;
+  std::set<Comm> warm_;
 };
 
 class WindowsTest : public testing::Test {

@@ -1,7 +1,10 @@
-// Faults where communicators end while the device is busy, or a stream is full.
+// Faults where communicators end while the device is busy, or a stream is full,
+// where a function on the host waits, and where a communicator is used before
+// it is ready for that.
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <set>
 #include <thread>
 #include <utility>
@@ -140,6 +143,126 @@ class AbortsLocked final : public ForwardingNccl {
   const std::shared_ptr<EnqueueLock> lock_;
 };
 
+// A function on the host waits until one of another stream has begun, as if for
+// an event of its work.
+class WaitsOnTheHost final : public ForwardingCuda {
+ public:
+  using ForwardingCuda::ForwardingCuda;
+  Result LaunchHostFunc(StreamHandle stream, void (*run)(void*),
+                        void* argument) override {
+    struct Call {
+      WaitsOnTheHost* self;
+      void (*run)(void*);
+      void* argument;
+    };
+    return inner_->LaunchHostFunc(
+        stream,
+        [](void* at) {
+          const std::unique_ptr<Call> call(static_cast<Call*>(at));
+          const int mine = ++call->self->begun_;
+          while (mine == 1 && call->self->begun_ == 1) {
+            std::this_thread::yield();
+          }
+          call->run(call->argument);
+        },
+        new Call{this, run, argument});
+  }
+
+ private:
+  std::atomic<int> begun_{0};
+};
+
+// Deregisters in the next call of the communicator.
+class DeregistersInACall final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommWindowDeregister(Comm comm,
+                              transport::nccl::NcclWindow window) override {
+    held_.emplace_back(comm, window);
+    return Result::kSuccess;
+  }
+  Result GroupEnd() override {
+    const Result ended = inner_->GroupEnd();
+    if (ended == Result::kInProgress) Deregister();
+    return ended;
+  }
+  Result CommFinalize(Comm comm) override {
+    Deregister();
+    return inner_->CommFinalize(comm);
+  }
+
+ private:
+  void Deregister() {
+    for (const auto& [comm, window] : std::exchange(held_, {})) {
+      inner_->CommWindowDeregister(comm, window);
+    }
+  }
+  std::vector<std::pair<Comm, transport::nccl::NcclWindow>> held_;
+};
+
+// Leaves out the large ones of the first operations of each communicator.
+class WarmsSmallOnly final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    return Left(comm, count)
+               ? Result::kSuccess
+               : inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+  }
+  Result AllGather(const void* in, void* out, size_t count, DType dtype,
+                   Comm comm, StreamHandle stream) override {
+    return Left(comm, count)
+               ? Result::kSuccess
+               : inner_->AllGather(in, out, count, dtype, comm, stream);
+  }
+  Result ReduceScatter(const void* in, void* out, size_t count, DType dtype,
+                       Op op, Comm comm, StreamHandle stream) override {
+    return Left(comm, count)
+               ? Result::kSuccess
+               : inner_->ReduceScatter(in, out, count, dtype, op, comm, stream);
+  }
+  Result Broadcast(const void* in, void* out, size_t count, DType dtype,
+                   int root, Comm comm, StreamHandle stream) override {
+    return Left(comm, count)
+               ? Result::kSuccess
+               : inner_->Broadcast(in, out, count, dtype, root, comm, stream);
+  }
+  // The pairs are the last ones that are warmed.
+  Result Send(const void* buffer, size_t count, DType dtype, int peer,
+              Comm comm, StreamHandle stream) override {
+    warm_.insert(comm);
+    return inner_->Send(buffer, count, dtype, peer, comm, stream);
+  }
+
+ private:
+  bool Left(Comm comm, size_t count) {
+    return warm_.count(comm) == 0 && count >= kLarge;
+  }
+  static constexpr size_t kLarge = 512;
+  std::set<Comm> warm_;
+};
+
+class WarmsNoPairs final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result Send(const void* buffer, size_t count, DType dtype, int peer,
+              Comm comm, StreamHandle stream) override {
+    return sent_.insert(comm).second
+               ? Result::kSuccess
+               : inner_->Send(buffer, count, dtype, peer, comm, stream);
+  }
+  Result Recv(void* buffer, size_t count, DType dtype, int peer, Comm comm,
+              StreamHandle stream) override {
+    return received_.insert(comm).second
+               ? Result::kSuccess
+               : inner_->Recv(buffer, count, dtype, peer, comm, stream);
+  }
+
+ private:
+  std::set<Comm> sent_, received_;
+};
+
 void AbortUnderTheLockOfACall(int, Tables* tables) {
   const auto lock = std::make_shared<EnqueueLock>();
   tables->nccl = std::make_shared<AbortsLocked>(tables->nccl, lock);
@@ -157,6 +280,13 @@ std::vector<Fault> EndFaults() {
       {"ends one communicator after the other",
        "late: the end beside an abort that hangs",
        DecorateNccl<ReclaimsOneAfterTheOther>()},
+      {"waits in a function on the host", "late: functions on the host",
+       DecorateCuda<WaitsOnTheHost>()},
+      {"deregisters in a call", "a call while another is in progress",
+       DecorateNccl<DeregistersInACall>()},
+      {"warms small operations only", "a first use in a step",
+       DecorateNccl<WarmsSmallOnly>()},
+      {"warms no pairs", "a first use in a step", DecorateNccl<WarmsNoPairs>()},
       {"aborts under the lock of a call", "late: the end behind a full stream",
        AbortUnderTheLockOfACall},
   };

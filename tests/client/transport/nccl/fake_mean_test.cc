@@ -400,7 +400,7 @@ TEST(FakeMeanTest, AnAbortWaitsForTheDevice) {
 
 // The call sets the flag before it waits.
 TEST(FakeMeanTest, AnAbortThatWaitsHasEndedItsOwnKernels) {
-  Pair pair({});
+  Pair pair({.first_use_connects = false});
   float value = 1;
   pair.Reduce(0, &value);
   pair.AwaitReady(0);
@@ -441,7 +441,7 @@ struct Aborted {
 Aborted AbortBeside(Meanness::Garbage garbage) {
   Aborted said;
   for (uint64_t seed = 1; seed <= 24; ++seed) {
-    Pair pair({.garbage = garbage}, seed);
+    Pair pair({.first_use_connects = false, .garbage = garbage}, seed);
     float values[2] = {1, 2};
     pair.Reduce(0, &values[0]);
     pair.AwaitReady(0);
@@ -473,7 +473,7 @@ TEST(FakeMeanTest, PeersOfAnAbortedKernelEndWithGarbage) {
 // The operation of a graph passes the thread for functions on the host.
 TEST(FakeMeanTest, NcclPassesTheHostsThreadWhereAGraphHoldsIt) {
   for (const bool passes : {true, false}) {
-    Pair pair({.nccl_on_host_thread = passes});
+    Pair pair({.nccl_on_host_thread = passes, .first_use_connects = false});
     float values[2] = {1, 2};
     CudaGraphHandle graphs[2];
     CudaGraphExecHandle execs[2];

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "absl/time/clock.h"
+#include "client/transport/device_context.h"
 #include "client/transport/nccl/cuda_arena.h"
 
 namespace lockstep::fake {
@@ -68,6 +69,24 @@ void Rank::AwaitFull(int calls) {
     if (absl::Now() > late) reporter_.Late("a full stream");
     std::this_thread::yield();
   }
+}
+
+void Rank::CallsOnHost(const char* what) {
+  const auto context = world_.at(rank_).MakeDeviceContext();
+  if (!context.ok()) reporter_.Late(context.status().ToString());
+  std::atomic<int> called{0};
+  for (Stream* stream : {&first(), &second()}) {
+    Posted((*context)->Perform(
+        stream, [&](transport::DeviceContext::KernelQueue& queue) {
+          queue.CallOnce([&] {
+            ++called;
+            return absl::OkStatus();
+          });
+          return queue.status();
+        }));
+  }
+  for (Stream* stream : {&first(), &second()}) Finish(*stream, what);
+  reporter_.Expect(called == 2, "a function on the host did not run");
 }
 
 void Rank::VerdictIsQueued(const char* what) {

@@ -145,6 +145,8 @@ class Rank {
   // Waits until so many calls wait for room.
   void AwaitFull(int calls);
   void VerdictIsQueued(const char* what);
+  // A function on each of two streams.
+  void CallsOnHost(const char* what);
   void LeaveGradient() { groups_[1].reset(); }
   void Leave() {
     for (auto& group : groups_) group.reset();

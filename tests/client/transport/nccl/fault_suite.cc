@@ -27,6 +27,7 @@ class Exercise {
   void Run() {
     Steps();
     Graphs();
+    CallsOnHost();
     DestroysBesideWork();
     AbortsBehindFullStreams();
     AbortsBesideAnAbort();
@@ -58,6 +59,7 @@ class Exercise {
     for (int r = 0; r < kRanks; ++r) {
       threads.emplace_back([&, r] {
         for (int group : {0, 1}) ranks[r]->Connect(handles[group], group);
+        first_uses_[r] = world.gpus().FirstUsesOf(r);
         body(*ranks[r], r);
       });
     }
@@ -84,6 +86,8 @@ class Exercise {
           for (int r = 0; r < kRanks; ++r) {
             reporter_.Expect(world.gpus().AbortsOf(r).empty(),
                              "aborted though all was done");
+            reporter_.Expect(world.gpus().FirstUsesOf(r) == first_uses_[r],
+                             "a first use in a step");
           }
         });
   }
@@ -100,6 +104,11 @@ class Exercise {
           rank.ForgetStep();
         },
         [](FakeGpuWorld&) {});
+  }
+
+  void CallsOnHost() {
+    With([&](Rank& rank, int) { rank.CallsOnHost("functions on the host"); },
+         [](FakeGpuWorld&) {});
   }
 
   // The gradient's communicator ends while the device works; the verdict's goes
@@ -248,6 +257,7 @@ class Exercise {
   const FaultSuiteOptions options_;
   Reporter reporter_;
   Memory memory_;
+  int first_uses_[kRanks] = {};  // once all groups are connected
 };
 
 }  // namespace

@@ -253,6 +253,7 @@ TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
   const auto second = conformance::Connect(world, 2, "second");
   std::vector<std::unique_ptr<Stream>> streams;
   for (int rank : {0, 1}) streams.push_back(world.MakeStream(rank, ""));
+  world.gpus().ForgetOrders();  // those of Connect
   float value[2][2] = {};
   for (int rank : {0, 1}) {
     for (int i : {0, 1}) {
