@@ -1,4 +1,5 @@
-// The transport between GPUs: NCCL, called by one launch thread.
+// The transport between GPUs: NCCL, called by one launch thread; others end
+// communicators.
 //
 // The handle of a group's first rank contains NCCL's unique id of the group.
 // The other ranks' handles contain only their rank.
@@ -13,7 +14,8 @@
 // and the coordinator reports lost ranks. An abort ends every communicator of
 // the process's transport (launcher.h). Sums are made in NCCL's order.
 //
-// Threads: one per transport, "ls-launch". A process makes one transport.
+// Threads: "ls-launch", one per transport, and "ls-reclaim", for each end of
+//          communicators. A process makes one transport.
 // Errors:  in addition to transport.h, FailedPrecondition if there is no GPU
 //          (with the reason) or NCCL is too old, and from Prepare if this
 //          release of NCCL cannot connect again after an abort.

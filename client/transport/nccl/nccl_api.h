@@ -4,7 +4,9 @@
 // compiles and is tested without it. cuda_runtime.cc compares them with nccl.h
 // where that exists.
 //
-// Threads: one launch thread per device makes all calls (launcher.h).
+// Threads: one launch thread per device makes all calls (launcher.h), except
+// for
+//          aborting and destroying, which others do (reclaimer.h).
 // Errors:  NCCL's numbers; Check (gpu_status.h) converts them to a Status.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_API_H_

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
 #include "tests/support/forwarding_tables.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep {
 namespace {
@@ -160,7 +161,8 @@ class GraphTest : public testing::TestWithParam<int> {
   std::vector<std::unique_ptr<LaunchableGraph>> graphs_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Seeds, GraphTest, testing::Range(1, 9));
+INSTANTIATE_TEST_SUITE_P(Seeds, GraphTest,
+                         testing::Range(1, kUnderThreadSanitizer ? 3 : 9));
 
 TEST_P(GraphTest, RunsWhatWasCapturedAtEachLaunch) {
   CaptureOnAll();
