@@ -75,7 +75,7 @@ struct RecoveryDecision {
 
 struct EpochEnded {
   Cause cause;
-  bool final = false;  // the job is over: no worker need join again
+  bool final = false;  // the job is over or drained: nobody need join again
   bool operator==(const EpochEnded&) const = default;
 };
 

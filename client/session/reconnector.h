@@ -6,9 +6,10 @@
 //     └─────────────────┴──── Lost ──────┘
 //
 // Addresses are tried in turn; the one that welcomed the session last is tried
-// first, since cut connections are more frequent than moved coordinators. A
-// stream that is not welcomed within the welcome timeout counts as lost: its
-// coordinator may be stopped, and another may lead.
+// first, since cut connections are more frequent than moved coordinators, and
+// for a second at most, if there are others. A stream that is not welcomed
+// within the welcome timeout counts as lost: its coordinator may be stopped, and
+// another may lead.
 //
 // Threads: none. Callers pass the time.
 
@@ -59,6 +60,7 @@ class Reconnector {
   uint64_t current_ = 0;  // 0: none
   int address_ = 0;       // of the current stream, or to try next
   bool welcomed_ = false;
+  bool welcomed_before_ = false;  // by address_, on the stream before
   absl::Time connect_at_ = absl::InfinitePast();
   absl::Time welcome_by_ = absl::InfiniteFuture();
 };

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/session/cause.h"
 #include "client/session/recovery_part.h"
 #include "client/session/session_impl.h"
 #include "plan/state/elastic.h"
@@ -17,6 +18,7 @@ namespace lockstep {
 using session::RecoveryPart;
 using session::SessionPhase;
 using session::View;
+using session::StatusOf;
 using session::WhyOver;
 
 void Session::Impl::SetStepOwner(std::shared_ptr<const StepOwner> owner) {
@@ -109,9 +111,9 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
                !v.forgotten.ok() || v.phase != SessionPhase::kEnded;
       },
       clock_->Now() + spec().timeouts.join);
-  if (view->job_over || view->phase != SessionPhase::kEnded) {
-    return WhyOver(*view);
-  }
+  // The coordinator's cause also says why nobody goes on.
+  if (view->job_over) return StatusOf({view->cause, /*final=*/true});
+  if (view->phase != SessionPhase::kEnded) return WhyOver(*view);
   if (!view->recovery && !view->forgotten.ok()) {
     return absl::NotFoundError(
         absl::StrFormat("epoch %d of job %s ended, and nobody can say how "

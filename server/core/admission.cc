@@ -169,8 +169,16 @@ std::string RanksKept(const AdmissionState& state, const WorkerName& newcomer,
   return text;
 }
 
+// A survivor, or a worker that its launcher restarted before it knew.
+bool IsOfTheDrained(const AdmissionState& state, const protocol::Hello& hello) {
+  if (state.drained.empty()) return false;
+  return hello.held ||
+         (hello.launch && state.drained_launches->count(hello.launch->id) > 0);
+}
+
 Admission AdmitNewcomer(const AdmissionState& state,
                         const protocol::Hello& hello, absl::Time now) {
+  if (IsOfTheDrained(state, hello)) return absl::CancelledError(state.drained);
   const Worker* holder = state.roster.Find(hello.worker);
   const bool is_held = holder != nullptr && holder->holds_rank();
   if (is_held) {

@@ -23,12 +23,14 @@
 //                   same process, no member     a new incarnation: it rejoins
 //   0               alive                       refused: the name is taken
 //   0               lost, left, none            a new incarnation, if there is
-//   a
-//                                               place
+//                                               a place
 //
 // Places are the mesh's ranks and limits.spares. While an epoch lives, its
 // members hold their ranks; in an elastic job that runs with fewer workers than
 // the mesh has ranks, the others are places of workers that wait.
+//
+// A drained job refuses, under each name, the survivors of its last epoch and
+// the launches that were sent away, whose launchers restart workers.
 //
 // A refusal is final: the worker exits. A stranger is not admitted, but may be
 // a running worker of a job that this coordinator does not know, or come too
@@ -40,6 +42,8 @@
 #ifndef LOCKSTEP_SERVER_CORE_ADMISSION_H_
 #define LOCKSTEP_SERVER_CORE_ADMISSION_H_
 
+#include <set>
+#include <string>
 #include <variant>
 
 #include "absl/status/status.h"
@@ -72,6 +76,9 @@ struct AdmissionState {
   int away = 0;
   const RecoveryTracker* recovery = nullptr;  // names them; null: none is
   absl::Time away_until = absl::InfiniteFuture();
+  // "drained by an operator: ...", while the job waits for a new launch.
+  std::string drained;
+  const std::set<std::string>* drained_launches = nullptr;  // their ids
 };
 
 // InvalidArgument if no job of this spec admits the worker: its name is
@@ -81,9 +88,10 @@ absl::Status MayJoin(const JobSpec& spec, const protocol::Hello& hello);
 
 // A status is a refusal: InvalidArgument (MayJoin), FailedPrecondition (an
 // old generation, or a full job, with its workers named), AlreadyExists (the
-// name is taken, with its holder named). The status of a Stranger is
-// FailedPrecondition (an unknown generation), PermissionDenied (another
-// incarnation or secret) or Unavailable (a name that may be free soon).
+// name is taken, with its holder named), Cancelled (drained). The status of a
+// Stranger is FailedPrecondition (an unknown generation), PermissionDenied
+// (another incarnation or secret) or Unavailable (a name that may be free
+// soon).
 Admission Admit(const AdmissionState& state, const protocol::Hello& hello,
                 absl::Time now);
 

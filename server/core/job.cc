@@ -62,8 +62,9 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
       again == Again::kIfBudgetAllows || again == Again::kIfDesired;
   const bool stops = may_go_on && Wants(durable_.wanted, Command::kStop);
   const bool drains = may_go_on && Wants(durable_.wanted, Command::kDrain);
+  const bool is_drained = drains || again == Again::kWhenWorkersCome;
   std::optional<std::string> no_more = "";
-  if (again == Again::kWhenWorkersCome || drains) {
+  if (is_drained) {
     no_more.reset();
   } else if (stops) {
     no_more = ByOperator("stopped", durable_.wanted.reason);
@@ -99,8 +100,7 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
     EndJob(stopped ? record::JobOutcome::kStopped : record::JobOutcome::kFailed,
            cause, context);
     TellWaiting(cause, context);
-  } else if (drains || again == Again::kWhenWorkersCome) {
-    if (recovery_->settled()) recovery_.reset();  // all left
+  } else if (is_drained) {
     SendAway(roster_.arrived(), cause, context);
   }
   for (const protocol::Member& member : members) {
@@ -108,9 +108,12 @@ void Job::EndEpoch(EpochEnd end, EventContext& context) {
     if (worker->state == WorkerState::kReady) {
       roster_.Move(worker, WorkerState::kJoining);
     }
-    context.out.Send(
-        worker->session, name(), id,
-        protocol::EpochEnded{cause, final || member.worker == gone});
+    context.out.Send(worker->session, name(), id,
+                     protocol::EpochEnded{
+                         cause, final || is_drained || member.worker == gone});
+    if (!is_drained || !worker->holds_rank()) continue;
+    Detach(worker, absl::OkStatus(), context);
+    roster_.Move(worker, WorkerState::kLost);
   }
 }
 
@@ -121,9 +124,15 @@ void Job::TellWaiting(const Cause& cause, EventContext& context) {
   }
 }
 
-// They need not come again.
+// The job is drained: nobody of its launches need come again.
 void Job::SendAway(std::set<WorkerName> workers, const Cause& cause,
                    EventContext& context) {
+  recovery_.reset();
+  reports_by_ = absl::InfiniteFuture();
+  returns_by_ = absl::InfiniteFuture();
+  for (const auto& [worker_name, worker] : roster_.workers()) {
+    if (worker.launch) drained_launches_.insert(worker.launch->id);
+  }
   for (const WorkerName& worker_name : workers) {
     Worker* worker = roster_.Find(worker_name);
     context.out.Refuse(std::exchange(worker->session, {}), name(),
@@ -202,6 +211,10 @@ AdmissionState Job::AdmissionStateOf(const WorkerName& worker) const {
   if (epoch_) {
     state.members = epoch_->members().size();
     state.is_member = epoch_->members().RankOf(worker) >= 0;
+  }
+  if (!epoch_ && Wants(durable_.wanted, Command::kDrain)) {
+    state.drained = ByOperator("drained", durable_.wanted.reason);
+    state.drained_launches = &drained_launches_;
   }
   if (recovery_) {
     state.away = recovery_->away() - (recovery_->IsAway(worker) ? 1 : 0);

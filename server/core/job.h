@@ -297,6 +297,8 @@ class Job {
   JobLog log_;
   CheckpointHistory checkpoints_;
   std::optional<Epoch> epoch_;  // while it lives
+  // Ids of the launches that a drain has sent away, until the next epoch.
+  std::set<std::string> drained_launches_;
   // From the end of an epoch to the next one.
   std::optional<RecoveryTracker> recovery_;
   // After a restart: members that are not here then are not awaited any more.

@@ -153,6 +153,7 @@ void Job::Form(std::vector<protocol::Member> members, EventContext& context) {
     Want(Nothing(durable_.wanted), context);  // the drain is complete
   }
   proofs_.clear();
+  drained_launches_.clear();
   recovery_.reset();
   reports_by_ = absl::InfiniteFuture();
   returns_by_ = absl::InfiniteFuture();

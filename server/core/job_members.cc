@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "server/core/commands.h"
 #include "server/core/evidence.h"
 #include "server/core/job.h"
 #include "server/core/status_text.h"
@@ -153,6 +154,11 @@ void Job::ContinueLife(SessionId session, const protocol::Hello& hello,
   } else if (member) {
     EndIf(epoch_->Resume(RankOf(*worker), hello, context), context);
     ReviseGrowth(context);
+  } else if (missed_the_end && !epoch_ &&
+             Wants(durable_.wanted, Command::kDrain)) {
+    context.out.Send(session, name(), held,
+                     protocol::EpochEnded{durable_.cause, /*final=*/true});
+    Detach(worker, absl::OkStatus(), context);
   } else if (missed_the_end) {
     context.out.Send(session, name(), held,
                      protocol::EpochEnded{durable_.cause, /*final=*/false});

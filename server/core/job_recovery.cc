@@ -234,7 +234,6 @@ void Job::EndAfterRecovery(std::optional<Command> command,
     return Stop(durable_.wanted.reason, context);
   }
   if (command && Wants(durable_.wanted, Command::kDrain)) {
-    recovery_.reset();
     SendAway(roster_.arrived(),
              {.message = ByOperator("drained", durable_.wanted.reason)},
              context);

@@ -27,6 +27,7 @@ void Job::Revive(absl::Time now) {
   if (!durable_.epoch_lives) {
     if (durable_.epoch.value == 0) return;
     AwaitNextEpoch(now);
+    if (Wants(durable_.wanted, Command::kDrain)) return;
     AwaitReports(LostBefore(), now);
     reports_by_ = now + spec().timeouts.lease;
     if (EndWasLost()) pulse_ = now;

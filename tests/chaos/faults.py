@@ -15,7 +15,7 @@ from cluster import LEASE_S, Violation
 # Of a silent fault; and what a machine that has other work to do may add.
 DETECTION_GOAL_S = 1.5 * LEASE_S
 LOAD_S = 1.0
-KEEPALIVE_S = 10  # of a worker's connection to the coordinator: a timer that gRPC waits for
+KEEPALIVE_S = 3  # of a worker's connection to the coordinator: a timer that gRPC waits for
 
 
 @dataclasses.dataclass

@@ -7,6 +7,7 @@ it took until a worker was told something by the next one.
 """
 
 import argparse
+import re
 import shutil
 import signal
 import statistics
@@ -61,6 +62,43 @@ class FailoverTest(FailoverCase):
         self.await_progress()
         self.stop_job()
         self.assertNotIn("error", standby.log())
+
+    def test_watches_and_workers_go_on_with_the_next_one(self):
+        """Nothing closes the connections to a leader that is stopped, or whose machine is gone."""
+        leader, standby = self.start_pair()
+        self.start_job()
+        lines = self.start_watch()
+        self.await_that(lambda: self.last_step(lines) > 0, "the watch begins")
+        for fault in (signal.SIGKILL, signal.SIGSTOP):
+            begin = time.monotonic()
+            leader.process.send_signal(fault)
+            self.addCleanup(leader.process.send_signal, signal.SIGKILL)
+            self.await_that(standby.leads, "the standby leads")
+            self.await_that(lambda: standby.log().count(" resumes") == 2, "both workers resume")
+            print(f"{fault.name}: both workers resumed after {time.monotonic() - begin:.2f} s")
+            self.asked = f"{HOST}:{standby.port}"  # the other one answers late, or never
+            step = self.step()
+            self.await_that(lambda: self.last_step(lines) > step, "the watch goes on")
+            leader.process.send_signal(signal.SIGKILL)
+            leader.process.wait()
+            leader, standby = standby, self.start_daemon()
+            self.await_that(standby.waits, "the next one waits")
+        self.stop_job()
+        self.assertEqual(self.watch.wait(PATIENCE), 0, "the job is over")
+
+    def start_watch(self):
+        path = self.folder / "watched"
+        with open(path, "w", encoding="utf-8") as lines:
+            self.watch = subprocess.Popen([OPTIONS.bin / "lockstepctl", "--address", self.addresses(), "watch",
+                                           "trained"], stdout=lines, stderr=subprocess.STDOUT)
+        self.addCleanup(self.watch.wait)
+        self.addCleanup(self.watch.kill)
+        return path
+
+    @staticmethod
+    def last_step(lines):
+        steps = re.findall(r" step (\d+)", lines.read_text(encoding="utf-8"))
+        return int(steps[-1]) if steps else 0
 
     def test_one_name_may_stand_for_all_coordinators(self):
         """As that of a headless Service: those that wait refuse connections."""

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/codec.h"
 #include "proto/plan_chunks.h"
+#include "server/core/commands.h"
 #include "server/core/secret.h"
 #include "server/runtime/replay.h"
 
@@ -249,9 +250,10 @@ void SimDaemon::CheckPromised(uint64_t stream,
   } else if (const auto* ended =
                  std::get_if<protocol::EpochEnded>(&message.body)) {
     const bool is_over = job.epoch > message.epoch || !job.epoch_lives;
-    // The end of the job, or of a member with bad links, which goes.
+    // The end of the job, a drain, or a member with bad links, which goes.
     const bool goes = is_over && IsAccusedOfALink(stream, ended->cause);
-    const bool is_final = job.ended.has_value() || goes;
+    const bool drains = is_over && core::Wants(job.wanted, Command::kDrain);
+    const bool is_final = job.ended.has_value() || goes || drains;
     require(ended->final ? is_final : is_over, "the end");
   } else if (const auto* decision =
                  std::get_if<protocol::RecoveryDecision>(&message.body)) {

@@ -105,6 +105,7 @@ int Watch(const CommonOptions& common, const std::string& job) {
   if (!name.ok()) return ExitCode(name.status());
   return ExitCode(admin.WatchJob(*name, [&](const JobView& view) {
     Print(common.json ? JobAsJson(view, -1) : JobAsLine(view));
+    std::fflush(stdout);  // also into a pipe: somebody waits for it
     return std::ferror(stdout) == 0;
   }));
 }

@@ -24,6 +24,12 @@
 namespace lockstep::ctl {
 namespace {
 
+// How long a watch looks for the next coordinator: another one leads after a
+// few seconds, and a machine starts in this time.
+constexpr absl::Duration kWatchSearches = absl::Minutes(1);
+constexpr absl::Duration kSearchPause = absl::Milliseconds(200);
+constexpr absl::Duration kReconnects = absl::Seconds(1);
+
 std::vector<std::string> Split(const std::string& addresses) {
   return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
 }
@@ -67,7 +73,42 @@ Request About(const JobName& job, const std::string& token) {
   return request;
 }
 
-// The call of WatchJob that another thread may cancel.
+// A channel that has failed connects again only while somebody waits for it.
+void Reconnect(grpc::Channel& channel) {
+  const auto by = absl::ToChronoTime(absl::Now() + kReconnects);
+  auto state = channel.GetState(/*try_to_connect=*/true);
+  if (state != GRPC_CHANNEL_TRANSIENT_FAILURE) return;
+  bool has_tried = false;
+  while (channel.WaitForStateChange(state, by)) {
+    state = channel.GetState(/*try_to_connect=*/true);
+    has_tried |= state == GRPC_CHANNEL_CONNECTING;
+    const bool has_failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
+    if (state == GRPC_CHANNEL_READY || (has_tried && has_failed)) return;
+  }
+}
+
+// Until `on_view` returns false, which is OK, or the stream ends.
+template <typename OnView>
+grpc::Status Watch(v1::Admin::Stub& stub, grpc::ClientContext* context,
+                   const v1::WatchJobRequest& request, OnView on_view) {
+  const auto reader = stub.WatchJob(context, request);
+  v1::WatchJobResponse response;
+  while (reader->Read(&response)) {
+    const absl::StatusOr<JobView> view = proto::FromProto(response.view());
+    const bool goes_on = view.ok() && on_view(*view);
+    if (goes_on) continue;
+    context->TryCancel();
+    while (reader->Read(&response)) {
+    }
+    reader->Finish().error_code();
+    return grpc::Status(static_cast<grpc::StatusCode>(view.status().code()),
+                        std::string(view.status().message()));
+  }
+  return reader->Finish();
+}
+
+// The call of WatchJob, and the pauses between calls, that another thread may
+// cancel.
 class WatchCall {
  public:
   // Returns false if the watch was cancelled. `context` is nullptr once its
@@ -82,10 +123,22 @@ class WatchCall {
     MutexLock lock(&mutex_);
     cancelled_ = true;
     if (context_ != nullptr) context_->TryCancel();
+    changed_.NotifyAll();
+  }
+
+  bool cancelled() {
+    MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+
+  void Pause(absl::Duration pause) {
+    MutexLock lock(&mutex_);
+    if (!cancelled_) changed_.WaitFor(&mutex_, pause);
   }
 
  private:
   Mutex mutex_;
+  CondVar changed_;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -97,6 +150,7 @@ struct AdminClient::Stubs {
   absl::StatusOr<std::unique_ptr<proto::ClientCredentials>> credentials;
   std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
   struct AddressStubs {
+    std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::Admin::Stub> admin;
     std::unique_ptr<v1::Coordinator::Stub> worker;
   };
@@ -116,6 +170,7 @@ struct AdminClient::Stubs {
     if (absl::Status fit = Refresh(options); !fit.ok()) return fit;
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
     for (size_t i = 0; i < by_address.size(); ++i) {
+      Reconnect(*by_address[i].channel);
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() +
                            absl::ToChronoMilliseconds(options.deadline));
@@ -128,6 +183,24 @@ struct AdminClient::Stubs {
     return NobodyAnswers(options, status);
   }
 
+  // Asks each coordinator in turn; the one that answers is watched to its end.
+  template <typename OnView>
+  grpc::Status WatchEach(const v1::WatchJobRequest& request, OnView on_view) {
+    grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
+    for (size_t i = 0; i < by_address.size(); ++i) {
+      Reconnect(*by_address[i].channel);
+      grpc::ClientContext context;
+      if (!watch.Set(&context)) return grpc::Status::CANCELLED;
+      const absl::Cleanup call_ends = [this] { watch.Set(nullptr); };
+      status = Watch(*by_address[i].admin, &context, request, on_view);
+      if (!IsNoAnswer(status)) {
+        std::swap(by_address[0], by_address[i]);
+        return status;
+      }
+    }
+    return status;
+  }
+
   // Makes the stubs, and makes them again when the certificates have changed.
   absl::Status Refresh(const AdminClientOptions& options) {
     if (!credentials.ok()) return credentials.status();
@@ -136,12 +209,22 @@ struct AdminClient::Stubs {
     grpc::ChannelArguments arguments;
     // A description of 100,000 parameters is larger than gRPC's default limit.
     arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
+    // Also the time that an attempt to connect has.
+    arguments.SetInt(
+        GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
+        static_cast<int>(absl::ToInt64Milliseconds(options.deadline)));
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
+    // For a watch, as a worker's.
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 3'000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3'000);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     by_address.clear();
     for (const std::string& address : Split(options.addresses)) {
       const auto channel =
           grpc::CreateCustomChannel(address, current, arguments);
-      by_address.push_back(
-          {v1::Admin::NewStub(channel), v1::Coordinator::NewStub(channel)});
+      by_address.push_back({channel, v1::Admin::NewStub(channel),
+                            v1::Coordinator::NewStub(channel)});
     }
     return absl::OkStatus();
   }
@@ -258,35 +341,27 @@ absl::StatusOr<JobView> AdminClient::DescribeJob(const JobName& job) {
 absl::Status AdminClient::WatchJob(
     const JobName& job, const std::function<bool(const JobView&)>& on_view) {
   const auto request = About<v1::WatchJobRequest>(job, options_.token);
-  if (absl::Status fit = stubs_->Refresh(options_); !fit.ok()) return fit;
-  grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
-  for (const auto& stub : stubs_->by_address) {
-    grpc::ClientContext context;
-    if (!stubs_->watch.Set(&context)) {
+  bool answered = false;
+  absl::Time give_up_at = absl::InfinitePast();
+  while (true) {
+    if (absl::Status fit = stubs_->Refresh(options_); !fit.ok()) return fit;
+    const grpc::Status status =
+        stubs_->WatchEach(request, [&](const JobView& view) {
+          answered = true;
+          return on_view(view);
+        });
+    if (!IsNoAnswer(status)) return FromGrpc(status);
+    if (std::exchange(answered, false)) {
+      give_up_at = absl::Now() + kWatchSearches;
+    }
+    if (stubs_->watch.cancelled()) {
       return absl::CancelledError("the watch was cancelled");
     }
-    const absl::Cleanup call_ends = [this] { stubs_->watch.Set(nullptr); };
-    const auto reader = stub.admin->WatchJob(&context, request);
-    v1::WatchJobResponse response;
-    bool answered = false;
-    while (reader->Read(&response)) {
-      answered = true;
-      absl::StatusOr<JobView> view = proto::FromProto(response.view());
-      if (!view.ok()) return view.status();
-      if (!on_view(*view)) {
-        context.TryCancel();
-        while (reader->Read(&response)) {
-        }
-        reader->Finish().error_code();
-        return absl::OkStatus();
-      }
+    if (absl::Now() >= give_up_at) {
+      return stubs_->NobodyAnswers(options_, status);
     }
-    status = reader->Finish();
-    if (answered || status.error_code() != grpc::StatusCode::UNAVAILABLE) {
-      return FromGrpc(status);
-    }
+    stubs_->watch.Pause(kSearchPause);
   }
-  return stubs_->NobodyAnswers(options_, status);
 }
 
 void AdminClient::CancelWatch() { stubs_->watch.Cancel(); }

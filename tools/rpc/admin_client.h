@@ -61,6 +61,8 @@ class AdminClient {
   absl::StatusOr<Introduction> Meet(const JobName& job);
   absl::StatusOr<JobView> DescribeJob(const JobName& job);
   // Calls `on_view` for each view until it returns false, or the job is over.
+  // A coordinator that answers no more is left for the next one, or for itself
+  // if it starts again: Unavailable after a minute without.
   absl::Status WatchJob(const JobName& job,
                         const std::function<bool(const JobView&)>& on_view);
   // WatchJob returns Cancelled, now and from now on. From any thread.

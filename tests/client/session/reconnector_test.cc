@@ -36,6 +36,20 @@ TEST_F(MachineWithThreeAddresses, TriesTheOneThatWelcomedItFirst) {
   EXPECT_EQ(Step(3, DeadlineExpired{}), "open 3 at 1");
 }
 
+// Its host may be gone, and another one may lead.
+TEST_F(MachineWithThreeAddresses, ThatOneHasASecondToWelcomeItAgain) {
+  Step(0, Begin{});
+  Step(0, StreamOpened{1});
+  Receive(0, 1, protocol::Welcome{{3}, Spec()}, 0);
+  Step(2, StreamClosed{1, kDown});
+  EXPECT_EQ(Step(3, DeadlineExpired{}), "open 2 at 0");
+  EXPECT_EQ(Step(3.9, DeadlineExpired{}), "");
+  EXPECT_EQ(Step(4, DeadlineExpired{}), "close 2");
+  EXPECT_EQ(Step(5, DeadlineExpired{}), "open 3 at 1");
+  EXPECT_EQ(Step(9.9, DeadlineExpired{}), "");
+  EXPECT_EQ(Step(10, DeadlineExpired{}), "close 3");
+}
+
 TEST_F(MachineWithThreeAddresses, GivesUpACoordinatorThatDoesNotAnswer) {
   Step(0, Begin{});
   Step(0, StreamOpened{1});

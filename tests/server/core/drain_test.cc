@@ -95,24 +95,86 @@ TEST(DrainTest, OfAJobWithoutWorkersIsDoneAtOnceAndItsHistorySaysSo) {
   EXPECT_THAT(fixture.View().wanted.commands, testing::IsEmpty());
 }
 
-TEST(DrainTest, OfAnEpochThatDoesNotTrainYetEndsIt) {
+TEST(DrainTest, OfAnEpochThatDoesNotTrainYetEndsItForAll) {
   CoordinatorFixture fixture(SpecOf(2));
   fixture.JoinAll();
-  EXPECT_THAT(
-      Asks(fixture, JobCommand::kDrain),
-      Includes(Sends(1, EpochEnded(1, StartsWith("drained by an operator")))));
+  EXPECT_THAT(Asks(fixture, JobCommand::kDrain),
+              Includes(Sends(1, EpochEndedForGood(
+                                    1, StartsWith("drained by an operator"))),
+                       Closes(1, StatusCode::kOk)));
   EXPECT_EQ(fixture.View().state, JobState::kForming);
+  EXPECT_EQ(fixture.View().workers.at(0).state, WorkerState::kLost);
 }
 
 TEST(DrainTest, AnEpochThatEndsBeforeItTookEffectDrainsIt) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
   Asks(fixture, JobCommand::kDrain);
-  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
+  EXPECT_THAT(fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9")),
+              Includes(Sends(1, EpochEndedForGood(
+                                    1, EndsWith("; drained by an operator"))),
+                       Closes(1, StatusCode::kOk)))
+      << "else the survivor comes again";
   EXPECT_EQ(fixture.View().state, JobState::kForming);
-  fixture.Closes(1);
-  fixture.Wait(2);
   EXPECT_THAT(fixture.Wait(100000), NoEffects());
+}
+
+// As when the coordinator was replaced while a worker died: its launcher could
+// not ask, and starts it again.
+TEST(DrainTest, WorkersOfTheDrainedLaunchAreRefused) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  const auto of_launch = [&](int i, const std::string& launch) {
+    protocol::Hello hello = fixture.HelloOf(i);
+    hello.launch = protocol::Launch{launch, 1, 0};
+    hello.incarnation += launch == "first" ? 0 : 70;
+    return hello;
+  };
+  for (const int i : {1, 2}) fixture.Hello(i, of_launch(i, "first"));
+  fixture.ConnectAll();
+  Asks(fixture, JobCommand::kDrain, "maintenance");
+  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
+  protocol::Hello restarted = of_launch(2, "first");
+  restarted.incarnation = 78;
+  EXPECT_THAT(
+      fixture.Hello(3, restarted),
+      Includes(Sends(3, Refused(StatusCode::kCancelled,
+                                "drained by an operator: maintenance"))));
+  fixture.Hello(4, of_launch(2, "second"));
+  EXPECT_THAT(fixture.Hello(5, of_launch(1, "second")),
+              Includes(Sends(5, EpochFormed(2, 0, {"w-1", "w-2"}))));
+}
+
+// They left to join again before the drain.
+TEST(DrainTest, SurvivorsOfTheLastEpochAreRefused) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  fixture.Says(1, CoordinatorFixture::DeathOf(2, "signal 9"));
+  fixture.Says(1, protocol::EpochReport{});
+  fixture.Says(1, protocol::Leave{.clean = false, .returns = true});
+  Asks(fixture, JobCommand::kDrain, "maintenance");
+  protocol::Hello again = fixture.HelloOf(1);
+  again.incarnation = 77;
+  again.held = protocol::HeldState{.epoch = {1}, .steps = 0};
+  const EffectMatcher is_sent_away = Sends(
+      3,
+      Refused(StatusCode::kCancelled, "drained by an operator: maintenance"));
+  EXPECT_THAT(fixture.Hello(3, again), Includes(is_sent_away));
+  fixture.Restart();
+  EXPECT_THAT(fixture.Hello(3, again), Includes(is_sent_away));
+  EXPECT_THAT(fixture.Wait(100000), NoEffects());
+}
+
+// Its stream broke before.
+TEST(DrainTest, AMemberThatMissedTheEndIsToldWhenItResumes) {
+  CoordinatorFixture fixture(RestartingSpec(2));
+  fixture.RunAll();
+  Asks(fixture, JobCommand::kDrain);
+  fixture.Closes(1);
+  fixture.Says(2, protocol::LocalFailure{.call = "f"});
+  EXPECT_THAT(fixture.Resume(3, 1),
+              Includes(Sends(3, EpochEndedForGood(
+                                    1, EndsWith("; drained by an operator"))),
+                       Closes(3, StatusCode::kOk)));
 }
 
 TEST(DrainTest, ADeathBeforeItTookEffectIsNoFailureOfTheJob) {

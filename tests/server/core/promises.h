@@ -32,6 +32,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "plan/ir.h"
+#include "server/core/commands.h"
 #include "server/core/coordinator.h"
 #include "tests/server/core/describe.h"
 
@@ -100,6 +101,7 @@ class Promises {
   struct JobSeen {
     JobSpec spec;
     bool over = false;
+    bool drains = false;     // an operator wants it
     bool recovered = false;  // by a restarted coordinator
     EpochId newest;
     bool lives = false;
@@ -202,7 +204,9 @@ class Promises {
     EXPECT_EQ(r.epoch, job.newest);  // also of a member that heard of its end
     EXPECT_TRUE(job.left.insert(r.worker).second) << "left twice";
   }
-  void Persisted(JobSeen&, const record::CommandsWanted&) {}
+  void Persisted(JobSeen& job, const record::CommandsWanted& r) {
+    job.drains = Wants(r.wanted, Command::kDrain);
+  }
   void Persisted(JobSeen& job, const record::JobArchived&) { job = {}; }
   void Persisted(JobSeen& job, const record::JobDeleted&) { job = {}; }
   void Persisted(JobSeen& job, const record::RecoveryDecided& r) {
@@ -437,7 +441,9 @@ class Promises {
       CheckStart(job);
     } else if (const auto* ended =
                    std::get_if<protocol::EpochEnded>(&message.body)) {
-      EXPECT_TRUE(ended->final ? job.over : job.ended.count(message.epoch) > 0);
+      const bool is_over = job.ended.count(message.epoch) > 0;
+      const bool is_drained = is_over && job.drains;
+      EXPECT_TRUE(ended->final ? job.over || is_drained : is_over);
       EXPECT_TRUE(
           stream.ends_told.insert({message.epoch.value, ended->final}).second)
           << "told twice";
