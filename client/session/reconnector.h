@@ -8,8 +8,8 @@
 // Addresses are tried in turn; the one that welcomed the session last is tried
 // first, since cut connections are more frequent than moved coordinators, and
 // for a second at most, if there are others. A stream that is not welcomed
-// within the welcome timeout counts as lost: its coordinator may be stopped, and
-// another may lead.
+// within the welcome timeout counts as lost: its coordinator may be stopped,
+// and another may lead.
 //
 // Threads: none. Callers pass the time.
 

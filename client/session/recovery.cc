@@ -17,8 +17,8 @@ namespace lockstep {
 
 using session::RecoveryPart;
 using session::SessionPhase;
-using session::View;
 using session::StatusOf;
+using session::View;
 using session::WhyOver;
 
 void Session::Impl::SetStepOwner(std::shared_ptr<const StepOwner> owner) {

@@ -85,7 +85,7 @@ absl::Status HostTraining<T>::Run() {
     if (!has_ended || !recovers()) return trained;
     Say(EndedEpoch{step_, std::string(session_->status().message())});
     absl::StatusOr<Recovery> recovery = session_->Recover();
-    if (!recovery.ok()) return trained;
+    if (!recovery.ok()) return recovery.status();  // says why it ends here
     recovered_ = *std::move(recovery);
     if (absl::Status joined = GoOn(); !joined.ok()) return joined;
     if (was_last_) return absl::OkStatus();

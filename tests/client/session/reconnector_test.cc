@@ -36,7 +36,7 @@ TEST_F(MachineWithThreeAddresses, TriesTheOneThatWelcomedItFirst) {
   EXPECT_EQ(Step(3, DeadlineExpired{}), "open 3 at 1");
 }
 
-// Its host may be gone, and another one may lead.
+// A host may be gone, and another one may lead.
 TEST_F(MachineWithThreeAddresses, ThatOneHasASecondToWelcomeItAgain) {
   Step(0, Begin{});
   Step(0, StreamOpened{1});

@@ -164,7 +164,7 @@ TEST(DrainTest, SurvivorsOfTheLastEpochAreRefused) {
   EXPECT_THAT(fixture.Wait(100000), NoEffects());
 }
 
-// Its stream broke before.
+// The stream broke before.
 TEST(DrainTest, AMemberThatMissedTheEndIsToldWhenItResumes) {
   CoordinatorFixture fixture(RestartingSpec(2));
   fixture.RunAll();
