@@ -37,6 +37,7 @@
 #include "server/open_journal.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/health_listener.h"
+#include "server/rpc/listener.h"
 #include "server/rpc/metrics_listener.h"
 #include "server/rpc/server.h"
 #include "server/runtime/coordinator_loop.h"
@@ -210,9 +211,10 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   if (!short_tokens.empty()) log->Warning(short_tokens);
   const auto health = StartHealth(flags, options, log);
   if (!health.ok()) return health.status();
+  const bool is_measured = !flags.metrics_address.empty();
   const auto page = metrics::MetricsPage::Make(
-      LOCKSTEP_VERSION,
-      flags.metrics_address.empty() ? "" : options.tls_folder);
+      LOCKSTEP_VERSION, {.tls = is_measured ? options.tls_folder : "",
+                         .etcd_tls = is_measured ? flags.etcd_tls : ""});
   if (!page.ok()) return page.status();
   const auto metrics = StartMetrics(flags, options, page->get(), log);
   if (!metrics.ok()) return metrics.status();
@@ -227,7 +229,16 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
     return IsToldToEnd();
   };
   // Up, though it does not serve: systemd would end a start that takes long.
-  journal_options.on_wait = [&](const std::string& why) { voices.Ready(why); };
+  journal_options.on_wait = [&, has_looked =
+                                    false](const std::string& why) mutable {
+    voices.Ready(why);
+    if (std::exchange(has_looked, true)) return;
+    // The one that has the port may be gone when this one leads.
+    const auto listener = rpc::Listener::Bind(options.listen);
+    if (listener.ok()) return;
+    log->Warning(absl::StrCat("while it waits: ", listener.status().message(),
+                              "; it could not serve if it led now"));
+  };
   journal_options.on_lost = [&](const absl::Status& why) {
     if (!leads.exchange(false)) return;
     log->Error(std::string(why.message()));

@@ -54,8 +54,10 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
       [log](const std::string& trouble) { log->Warning(trouble); });
   if (!credentials.ok()) return credentials.status();
   OpenedJournal opened;
-  opened.etcd =
-      std::make_unique<etcd::Client>(url->members, (*credentials)->Current());
+  opened.etcd = std::make_unique<etcd::Client>(
+      url->members,
+      [files = std::shared_ptr<proto::ClientCredentials>(
+           *std::move(credentials))] { return files->Current(); });
   absl::StatusOr<std::unique_ptr<etcd::Leadership>> leadership;
   const std::string where = options.where;
   RunCancellable(options, opened.etcd.get(), [&] {
@@ -79,7 +81,6 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
              },
          .why_not_wait =
              [members = url->members, folder = options.etcd_tls] {
-               // They are read once, so waiting does not help.
                return etcd::ProbeMembers(members, folder);
              },
          .on_lost =

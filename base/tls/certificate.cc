@@ -187,6 +187,16 @@ bool HasRole(X509* certificate, CertificateRole role) {
              (role == CertificateRole::kOperator);
 }
 
+absl::Status CheckDates(const X509& certificate, absl::Time now) {
+  if (now < TimeOf(X509_get0_notBefore(&certificate))) {
+    return Explain(X509_V_ERR_CERT_NOT_YET_VALID, certificate, certificate);
+  }
+  if (now > TimeOf(X509_get0_notAfter(&certificate))) {
+    return Explain(X509_V_ERR_CERT_HAS_EXPIRED, certificate, certificate);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckChain(const std::vector<X509Handle>& chain,
                         const std::vector<X509Handle>& roots, absl::Time now) {
   Check(!chain.empty(), "a chain has a leaf");

@@ -68,6 +68,9 @@ std::string RoleText(CertificateRole role);
 // an operator's.
 bool HasRole(X509* certificate, CertificateRole role);
 
+// FailedPrecondition: expired or not valid yet, with the name and the dates.
+absl::Status CheckDates(const X509& certificate, absl::Time now);
+
 // OK if `chain` (a leaf and intermediate certificates) leads to one of `roots`
 // at the time `now`. FailedPrecondition: expired, not valid yet, or signed by
 // another authority, with the name and the dates.

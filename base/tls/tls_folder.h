@@ -49,7 +49,8 @@ struct TlsContents {
 // NotFound and other errors of the file system, InvalidArgument (no PEM),
 // FailedPrecondition (a key that others can read, that does not belong to the
 // certificate, a certificate that is expired or of another authority, or that
-// has none of `roles`; without `roles` it may have any, or none).
+// has none of `roles`). Without `roles` it is one for a foreign service, of any
+// role and authority.
 absl::StatusOr<TlsContents> ReadTlsFolder(
     const std::string& folder, absl::Span<const CertificateRole> roles,
     absl::Time now);

@@ -99,6 +99,8 @@ class Epoch {
   // The same once it is answered and the worker has left.
   std::optional<EpochEnd> Leave(int rank, const protocol::Leave& leave,
                                 EventContext& event);
+  // The coordinator has restarted: positions are those of reports from now on.
+  void Revive() { is_revived_ = true; }
   // After a restart: the rank had left cleanly.
   void RestoreLeft(int rank, uint64_t steps);
   // A hint about a worker that is still here.
@@ -273,6 +275,7 @@ class Epoch {
   // A later revision was adopted while steps ran. A restarted coordinator
   // learns it otherwise from a member that was started.
   bool started_ = durable_.revision.value > 1;
+  bool is_revived_ = false;
   StepMonitor steps_;
   uint64_t committed_;
   CheckpointTracker checkpoints_;

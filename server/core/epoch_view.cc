@@ -190,8 +190,11 @@ std::string Epoch::BlameSentence(int rank, const Waits& waits,
 }
 
 std::string Epoch::WhereIs(int rank, absl::Time now) const {
+  const RankProgress& standing = progress().of(rank);
+  if (is_revived_ && !standing.reported) {
+    return "at a step that it has not said since the coordinator restarted";
+  }
   if (started_) {
-    const RankProgress& standing = progress().of(rank);
     return LastHeard(standing.position, now - standing.told);
   }
   return connecting_ ? "while the data plane was connected"

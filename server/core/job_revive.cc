@@ -34,6 +34,7 @@ void Job::Revive(absl::Time now) {
     return;
   }
   epoch_.emplace(durable_, roster_, log_, checkpoints_, now);
+  epoch_->Revive();
   for (const protocol::Member& member : durable_.members) {
     Worker& worker =
         roster_.Begin(member.worker, member.generation, member.process, now);

@@ -126,11 +126,24 @@ KeyRange WithPrefix(const std::string& prefix) {
   return {prefix, end};
 }
 
-Client::Client(const std::vector<std::string>& members,
-               const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
-  for (const std::string& address : members) {
-    const auto channel = Connect(address, credentials);
-    auto member = std::make_unique<Member>();
+Client::Client(std::vector<std::string> members, Credentials credentials)
+    : addresses_(std::move(members)), credentials_(std::move(credentials)) {
+  RenewCredentials();
+}
+
+Client::Client(std::vector<std::string> members,
+               std::shared_ptr<grpc::ChannelCredentials> credentials)
+    : Client(std::move(members), [credentials] { return credentials; }) {}
+
+// A channel keeps its credentials: other ones need other channels.
+void Client::RenewCredentials() {
+  const auto current = credentials_();
+  MutexLock lock(&mutex_);
+  if (current == std::exchange(used_, current)) return;
+  members_.clear();
+  for (const std::string& address : addresses_) {
+    const auto channel = Connect(address, current);
+    auto member = std::make_shared<Member>();
     member->address = address;
     member->channel = channel;
     member->keys = pb::KV::NewStub(channel);
@@ -138,6 +151,11 @@ Client::Client(const std::vector<std::string>& members,
     member->watches = pb::Watch::NewStub(channel);
     members_.push_back(std::move(member));
   }
+}
+
+std::shared_ptr<Client::Member> Client::MemberAt(size_t index) {
+  MutexLock lock(&mutex_);
+  return members_[index];
 }
 
 Client::~Client() = default;
@@ -158,39 +176,42 @@ absl::Status Client::Call(const std::string& what, absl::Duration timeout,
                           absl::Duration patience_with_one,
                           const Attempt& attempt) {
   const Deadline deadline(timeout);
-  std::vector<std::string> errors(members_.size());
-  size_t member = 0;
+  const size_t members = addresses_.size();
+  std::vector<std::string> errors(members);
+  size_t index = 0;
   {
     MutexLock lock(&mutex_);
-    member = preferred_;
+    index = preferred_;
   }
   while (true) {
+    const std::shared_ptr<Member> member = MemberAt(index);
     grpc::ClientContext context;
     const absl::Duration patience =
-        members_.size() == 1 ? deadline.Left()
-                             : std::min(deadline.Left(), patience_with_one);
+        members == 1 ? deadline.Left()
+                     : std::min(deadline.Left(), patience_with_one);
     context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
     // A member without a leader says so at once.
     context.AddMetadata("hasleader", "true");
     grpc::Status status;
     {
       const Running running(this, &context);
-      status = attempt(*members_[member], &context);
+      status = attempt(*member, &context);
     }
-    const std::string& address = members_[member]->address;
+    const std::string& address = member->address;
     {
       MutexLock lock(&mutex_);
       if (cancelled_) return GoesDown();
-      if (status.ok()) preferred_ = member;
+      if (status.ok()) preferred_ = index;
     }
     if (status.ok()) return absl::OkStatus();
     if (!MayTryAgain(status)) return FromGrpc(what, address, status);
-    errors[member] = absl::StrCat(address, ": ", status.error_message());
+    errors[index] = absl::StrCat(address, ": ", status.error_message());
     if (deadline.Passed()) break;
     // A channel connects only while somebody waits for it.
-    members_[member]->channel->WaitForConnected(
+    member->channel->WaitForConnected(
         absl::ToChronoTime(absl::Now() + std::min(kPause, deadline.Left())));
-    member = (member + 1) % members_.size();
+    RenewCredentials();
+    index = (index + 1) % members;
   }
   errors.erase(std::remove(errors.begin(), errors.end(), ""), errors.end());
   return absl::UnavailableError(absl::StrCat(
@@ -224,6 +245,12 @@ absl::Status Client::Commit(const Transaction& transaction,
   pb::TxnRequest request;
   *request.add_compare() =
       IsCreatedAt(transaction.fence.key, transaction.fence.created);
+  if (transaction.fence.lease != 0) {
+    pb::Compare* const lease = request.add_compare();
+    lease->set_target(pb::Compare::LEASE);
+    lease->set_key(transaction.fence.key);
+    lease->set_lease(transaction.fence.lease);
+  }
   if (transaction.turn > 0) {
     pb::Compare* const turn = request.add_compare();
     turn->set_target(pb::Compare::VERSION);
@@ -248,7 +275,7 @@ absl::Status Client::Commit(const Transaction& transaction,
     removed->set_range_end(range.to);
   }
   for (const KeyValue& put : transaction.puts) {
-    Fill(put, /*lease=*/0, request.add_success()->mutable_request_put());
+    Fill(put, put.lease, request.add_success()->mutable_request_put());
   }
   pb::TxnResponse response;
   int attempts = 0;
@@ -265,10 +292,15 @@ absl::Status Client::Commit(const Transaction& transaction,
   for (const pb::ResponseOp& answer : response.responses()) {
     for (const pb::KeyValue& leader : answer.response_range().kvs()) {
       if (leader.create_revision() != transaction.fence.created) continue;
-      if (leader.lease() == 0) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "something else than a coordinator wrote ", transaction.fence.key,
-            " in etcd, which has no lease now"));
+      const bool was_overwritten =
+          leader.lease() == 0 || (transaction.fence.lease != 0 &&
+                                  leader.lease() != transaction.fence.lease);
+      if (was_overwritten) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("something that is no coordinator wrote ",
+                         transaction.fence.key, " in etcd, which ",
+                         leader.lease() == 0 ? "has no lease now"
+                                             : "has another lease now"));
       }
       // An earlier attempt was carried out, whose answer was lost.
       const bool was_done =
@@ -334,7 +366,7 @@ absl::StatusOr<absl::Duration> Client::RenewLease(int64_t lease,
   pb::LeaseKeepAliveResponse response;
   // Each member is asked before the lease ends, though the others are silent.
   const absl::Duration patience =
-      timeout / static_cast<int64_t>(members_.size());
+      timeout / static_cast<int64_t>(addresses_.size());
   const absl::Status done = Call(
       "renew", timeout, patience,
       [&](Member& member, grpc::ClientContext* context) {
@@ -400,17 +432,18 @@ absl::Status Client::AwaitDeleted(const std::string& key, int64_t revision,
   pb::WatchRequest request;
   request.mutable_create_request()->set_key(key);
   request.mutable_create_request()->set_start_revision(revision + 1);
-  size_t member = 0;
+  size_t index = 0;
   {
     MutexLock lock(&mutex_);
-    member = preferred_;
+    index = preferred_;
   }
+  const std::shared_ptr<Member> member = MemberAt(index);
   const Deadline deadline(timeout);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   context.AddMetadata("hasleader", "true");
   const Running running(this, &context);
-  const auto stream = members_[member]->watches->Watch(&context);
+  const auto stream = member->watches->Watch(&context);
   bool is_deleted = false;
   pb::WatchResponse response;
   if (stream->Write(request)) {
@@ -424,13 +457,13 @@ absl::Status Client::AwaitDeleted(const std::string& key, int64_t revision,
   }
   if (is_deleted) context.TryCancel();
   const grpc::Status status = stream->Finish();
+  if (!is_deleted && !deadline.Passed()) RenewCredentials();
   MutexLock lock(&mutex_);
   if (cancelled_) return GoesDown();
   if (is_deleted || deadline.Passed()) return absl::OkStatus();
-  preferred_ = (member + 1) % members_.size();
-  return absl::UnavailableError(
-      absl::StrCat("etcd at ", members_[member]->address,
-                   ": watch: ", status.error_message()));
+  preferred_ = (index + 1) % addresses_.size();
+  return absl::UnavailableError(absl::StrCat(
+      "etcd at ", member->address, ": watch: ", status.error_message()));
 }
 
 }  // namespace lockstep::etcd

@@ -67,10 +67,11 @@ struct KeyRange {
 // The keys that begin with `prefix`, which is not empty.
 KeyRange WithPrefix(const std::string& prefix);
 
-// The leader's key, and when it was made.
+// The leader's key, when it was made, and its lease.
 struct Fence {
   std::string key;
   int64_t created = 0;
+  int64_t lease = 0;  // 0: any
 };
 
 // etcd takes at most 128 operations, and 1.5 MiB, in one transaction. One is
@@ -98,9 +99,15 @@ struct KeyClaim {
 
 class Client {
  public:
+  // The same object while they are to be used; called on any thread.
+  using Credentials =
+      std::function<std::shared_ptr<grpc::ChannelCredentials>()>;
+
   // `members`: HOST:PORT of each member of the cluster; not empty.
-  Client(const std::vector<std::string>& members,
-         const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+  // `credentials` are asked for again after each attempt that has failed.
+  Client(std::vector<std::string> members, Credentials credentials);
+  Client(std::vector<std::string> members,
+         std::shared_ptr<grpc::ChannelCredentials> credentials);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -144,8 +151,14 @@ class Client {
                             const absl::Status& refused, bool is_in_doubt,
                             absl::Duration timeout);
 
-  std::vector<std::unique_ptr<Member>> members_;
+  void RenewCredentials();
+  std::shared_ptr<Member> MemberAt(size_t index);
+
+  const std::vector<std::string> addresses_;
+  const Credentials credentials_;
   Mutex mutex_;
+  std::shared_ptr<grpc::ChannelCredentials> used_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Member>> members_ ABSL_GUARDED_BY(mutex_);
   size_t preferred_ ABSL_GUARDED_BY(mutex_) = 0;  // the one that answered last
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);

@@ -29,7 +29,7 @@ constexpr absl::Duration kAskInterval = absl::Seconds(5);
 absl::Status NoLease(const std::string& key, const std::string& value) {
   return absl::FailedPreconditionError(absl::StrCat(
       key, " in etcd has no lease, and is \"", Printable(value),
-      "\": something else than a coordinator wrote it, so it does not end, and "
+      "\": something that is no coordinator wrote it, so it does not end, and "
       "no coordinator can lead. Find out what uses the same prefix, and remove "
       "it: etcdctl del ",
       key));
@@ -106,7 +106,9 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
     if (claim.is_mine) {
       return std::unique_ptr<Leadership>(new Leadership(
           client, std::move(options), attempt->lease, attempt->leads,
-          {.key = claim.holder.key, .created = claim.holder.created}));
+          {.key = claim.holder.key,
+           .created = claim.holder.created,
+           .lease = attempt->lease}));
     }
     if (claim.holder.lease == 0) {
       if (claim.holder.value != foreign) {
@@ -144,16 +146,17 @@ Leadership::~Leadership() {
 
 void Leadership::Renew(Deadline fresh) {
   Deadline leads = fresh;
-  absl::Duration pause;  // none at first: the claim has taken some of the time
+  // Due at once: the claim has taken some of the time.
+  Deadline renewal(absl::ZeroDuration());
   while (true) {
     {
       MutexLock lock(&mutex_);
       if (!stopping_) {
-        changed_.WaitFor(&mutex_, std::min(pause, leads.Left()));
+        changed_.WaitFor(&mutex_, std::min(renewal.Left(), leads.Left()));
       }
       if (stopping_) return;
     }
-    pause = kRenewInterval;
+    renewal = Deadline(kRenewInterval);  // an etcd that is slow takes of it
     const Deadline from_now(kLeadsFor);
     const auto left = client_->RenewLease(lease_, leads.Left());
     if (left.ok() && *left > absl::ZeroDuration() && !leads.Passed()) {
@@ -181,7 +184,7 @@ absl::Status Leadership::CheckKey(absl::Duration timeout) {
                       page->keys.front().lease == lease_;
   if (is_own) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
-      "something else than a coordinator ",
+      "something that is no coordinator ",
       page->keys.empty() ? "removed " : "wrote ", fence_.key, " in etcd"));
 }
 

@@ -25,7 +25,7 @@ constexpr MetricDescription kMetrics[] = {
     {"lockstep_event_seconds", kHistogram,
      "How long the state machine took for one event", kEventSeconds},
     {"lockstep_certificate_expiry_timestamp_seconds", kGauge,
-     "When the first certificate of a file of --tls expires"},
+     "When the first certificate of a file of --tls or --etcd_tls expires"},
     // --- The journal ---
     {"lockstep_journal_commit_seconds", kHistogram,
      "From a record's append until it was durable", kCommitSeconds},

@@ -45,16 +45,24 @@ absl::StatusOr<core::Measurements> MeasureWithin(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Make(
-    const std::string& version, const std::string& tls_folder,
+    const std::string& version, const Folders& folders,
     absl::Duration patience) {
   auto page = absl::WrapUnique(new MetricsPage(version, patience));
-  if (tls_folder.empty()) return page;
-  // The log of the server, which reads the same files, says what is wrong.
-  auto tls = tls::LiveTlsFolder::Open(
-      tls_folder, {tls::CertificateRole::kCoordinator}, absl::Now(), {});
-  if (!tls.ok()) return tls.status();
   MutexLock lock(&page->mutex_);
-  page->tls_ = *std::move(tls);
+  const auto add = [&](const std::string& folder, std::string prefix,
+                       std::vector<tls::CertificateRole> roles) {
+    if (folder.empty()) return absl::OkStatus();
+    // The log of who uses the same files says what is wrong.
+    auto opened =
+        tls::LiveTlsFolder::Open(folder, std::move(roles), absl::Now(), {});
+    if (!opened.ok()) return opened.status();
+    page->certificates_.push_back({std::move(prefix), *std::move(opened)});
+    return absl::OkStatus();
+  };
+  absl::Status added =
+      add(folders.tls, "", {tls::CertificateRole::kCoordinator});
+  if (added.ok()) added = add(folders.etcd_tls, "etcd/", {});
+  if (!added.ok()) return added;
   return page;
 }
 
@@ -105,15 +113,16 @@ absl::StatusOr<std::shared_ptr<const std::string>> MetricsPage::Make(
 }
 
 void MetricsPage::MeasureCertificates(absl::Time now) {
-  if (tls_ == nullptr) return;
-  const auto files = tls_->Look(now);
-  for (const auto& [file, pem] :
-       {std::pair(tls::kAuthorityFile, files->authority),
-        std::pair(tls::kCertificateFile, files->certificate)}) {
-    sink_
-        .GetGauge(
-            {"lockstep_certificate_expiry_timestamp_seconds", {{"file", file}}})
-        ->Set(absl::ToDoubleSeconds(FirstEnd(pem) - absl::UnixEpoch()));
+  for (const Certificates& certificates : certificates_) {
+    const auto files = certificates.folder->Look(now);
+    for (const auto& [file, pem] :
+         {std::pair(tls::kAuthorityFile, files->authority),
+          std::pair(tls::kCertificateFile, files->certificate)}) {
+      sink_
+          .GetGauge({"lockstep_certificate_expiry_timestamp_seconds",
+                     {{"file", absl::StrCat(certificates.prefix, file)}}})
+          ->Set(absl::ToDoubleSeconds(FirstEnd(pem) - absl::UnixEpoch()));
+    }
   }
 }
 

@@ -1,8 +1,7 @@
 // The page of --metrics_address: what this coordinator counts, and what its
 // loop, its limits and its certificates are now.
 //
-//   ls-metrics ──Text──▶ page ──Measure──▶ ls-coordinator, at most once a
-//   second
+//   ls-metrics ──Text──▶ page ──Measure──▶ ls-coordinator, once a second
 //                          ▲                     │
 //                          └─────────────────────┘ within kPatience
 //
@@ -38,10 +37,14 @@ class MetricsPage {
   // For the loop, which answers within microseconds unless it is stuck.
   static constexpr absl::Duration kPatience = absl::Seconds(2);
 
-  // `tls_folder` may be empty; `patience` is for tests. Errors: those of
-  // LiveTlsFolder::Open.
+  // Folders of certificates, as --tls and --etcd_tls name them; may be empty.
+  struct Folders {
+    std::string tls;
+    std::string etcd_tls;
+  };
+  // `patience` is for tests. Errors: those of LiveTlsFolder::Open.
   static absl::StatusOr<std::unique_ptr<MetricsPage>> Make(
-      const std::string& version, const std::string& tls_folder,
+      const std::string& version, const Folders& folders,
       absl::Duration patience = kPatience);
 
   // For everything that counts.
@@ -70,7 +73,11 @@ class MetricsPage {
   const absl::Duration patience_;
   PrometheusMetrics sink_;
   Mutex mutex_;
-  std::unique_ptr<tls::LiveTlsFolder> tls_ ABSL_GUARDED_BY(mutex_);
+  struct Certificates {
+    std::string prefix;  // of the label `file`
+    std::unique_ptr<tls::LiveTlsFolder> folder;
+  };
+  std::vector<Certificates> certificates_ ABSL_GUARDED_BY(mutex_);
   Shown shown_ ABSL_GUARDED_BY(mutex_);
   absl::Time made_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::StatusOr<std::shared_ptr<const std::string>> made_

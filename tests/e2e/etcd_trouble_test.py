@@ -79,6 +79,23 @@ class TlsTest(FailoverCase):
         except (urllib.error.URLError, json.JSONDecodeError):
             return False
 
+    def test_clients_may_have_another_authority_and_new_files_are_used(self):
+        server, worker = self.good / "coordinator", self.strange / "worker"
+        client = self.mix("client", ca_crt=server, tls_crt=worker, tls_key=worker)
+        etcd = Etcd(self.folder, tls=self.mix("server", ca_crt=worker, tls_crt=server, tls_key=server),
+                    name="apart", port=2479)
+        self.addCleanup(etcd.end)
+        leader, standby = self.start_pair(etcd.addresses(), etcd.addresses(), flags=["--etcd_tls", client])
+        etcd.kill()
+        self.assertEqual(leader.process.wait(PATIENCE), 1, leader.log())
+        self.await_that(lambda: "no member of etcd answers" in standby.log(), "etcd is away")
+        renewed = self.make_certificates("renewed", HOST) / "worker"
+        for file in ("tls.crt", "tls.key"):
+            (client / file).write_bytes((renewed / file).read_bytes())
+        (self.folder / "server" / "ca.crt").write_bytes((renewed / "ca.crt").read_bytes())
+        etcd.start()
+        self.await_that(standby.leads, "the standby leads")
+
     def test_a_certificate_for_another_host_is_said(self):
         other = self.make_certificates("other", "etcd.example")
         etcd = Etcd(self.folder, tls=other / "coordinator", name="other", port=2479)
@@ -308,6 +325,14 @@ class ForeignKeyTest(FailoverCase):
             return bool(self.etcd.put(self.KEY, "an operator's note"))
         except urllib.error.URLError:
             return False
+
+    def test_a_coordinator_that_waits_says_that_its_port_is_taken(self):
+        leader = self.start_daemon(port=7001)
+        self.await_that(leader.leads, "the first one leads")
+        standby = self.start_daemon(port=7001)
+        self.await_that(lambda: "Address already in use; it could not serve if it led now" in standby.log(),
+                        "the second one says so")
+        self.assertTrue(standby.waits())
 
     def test_a_leader_whose_key_is_overwritten_says_that_it_leads_no_more(self):
         leader, standby = self.start_pair()

@@ -409,6 +409,21 @@ TEST(PositionsTest, ADeathSaysHowOldTheWordIs) {
                        "while computing, 800ms ago")))));
 }
 
+// Nothing is known of it, least of all step 0.
+TEST(PositionsTest, ARestartForgetsThem) {
+  CoordinatorFixture fixture;
+  fixture.RunAll();
+  fixture.Says(2, Stands(12, Phase::kCompute));
+  fixture.Restart();
+  fixture.Resume(11, 1);
+  EXPECT_THAT(
+      fixture.Step(ReportEvidence{
+          {1}, fixture.job(), "", CoordinatorFixture::DeathOf(2, "killed")}),
+      Includes(Sends(EpochEndedForGood(
+          1, HasSubstr("died: killed, at a step that it has not said since "
+                       "the coordinator restarted")))));
+}
+
 TEST(PositionsTest, SurvivorsSayWhereTheyStood) {
   CoordinatorFixture fixture;
   fixture.RunAll();

@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -202,6 +203,17 @@ TEST_F(EtcdClientTest, CancelEndsCallsInProgressAndLaterOnes) {
   cancels.join();
   EXPECT_EQ(client_->GrantLease(60, kTimeout).status().code(),
             absl::StatusCode::kCancelled);
+}
+
+// As when the files of certificates were replaced.
+TEST_F(EtcdClientTest, AfterAFailureItAsksForItsCredentialsAgain) {
+  std::atomic<int> asked = 0;
+  const auto wrong = grpc::SslCredentials({});
+  const auto right = grpc::InsecureChannelCredentials();
+  Client client({server_->address()},
+                [&] { return ++asked > 1 ? right : wrong; });
+  EXPECT_TRUE(client.GrantLease(60, kTimeout).ok());
+  EXPECT_GT(asked, 1);
 }
 
 TEST_F(EtcdClientTest, ARequestThatIsTooLargeIsNamed) {

@@ -213,6 +213,26 @@ TEST_F(LeadershipTest, OneWhoseKeyIsOverwrittenLeadsNoMore) {
               HasSubstr("wrote cluster/leader"));
 }
 
+// Before it notices by itself.
+TEST_F(LeadershipTest, OneWhoseKeyHasAnotherLeaseWritesNothing) {
+  Candidate a(etcd_, "a");
+  ASSERT_TRUE(a.Leads());
+  Client client({etcd_.address()}, grpc::InsecureChannelCredentials());
+  const auto lease = client.GrantLease(600, absl::Seconds(10));
+  ASSERT_TRUE(lease.ok());
+  const Fence fence = {"cluster/leader", static_cast<int64_t>(a.term())};
+  ASSERT_TRUE(client
+                  .Commit({.fence = fence,
+                           .puts = {{.key = "cluster/leader",
+                                     .value = "a note",
+                                     .lease = *lease}}},
+                          absl::Seconds(10))
+                  .ok());
+  EXPECT_THAT(std::string(a.Write("late").message()),
+              HasSubstr("wrote cluster/leader in etcd, which has another "
+                        "lease now"));
+}
+
 TEST_F(LeadershipTest, AnEtcdThatStartsAgainChangesNothing) {
   Candidate a(etcd_, "a");
   ASSERT_TRUE(a.Leads());

@@ -27,7 +27,7 @@ absl::Time At(double seconds) {
 class MetricsPageTest : public testing::Test {
  protected:
   MetricsPageTest()
-      : page_(*MetricsPage::Make("1.2.3", /*tls_folder=*/"",
+      : page_(*MetricsPage::Make("1.2.3", /*folders=*/{},
                                  absl::Milliseconds(20))),
         loop_({.coordinator = &coordinator_,
                .journal = std::make_unique<runtime::FakeJournal>(&disk_),
