@@ -63,7 +63,7 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
   RunCancellable(options, opened.etcd.get(), [&] {
     leadership = etcd::Leadership::Await(
         opened.etcd.get(),
-        {.key = absl::StrCat(url->prefix, "/leader"),
+        {.key = url->LeaderKey(),
          .identity = options.identity,
          .on_wait =
              [&options, log, where](const std::string& leader) {

@@ -19,6 +19,15 @@ from cluster import Relay  # noqa: E402
 from failover_cluster import HOST, OPTIONS, PATIENCE, REST, Etcd, FailoverCase  # noqa: E402
 
 
+def diagnose(etcd, *words):
+    """The exit code of lockstepctl doctor, and its findings on etcd."""
+    done = subprocess.run([OPTIONS.bin / "lockstepctl", "doctor", "--json", "--journal",
+                           f"etcd://{etcd.addresses()}/lockstep/test", *words],
+                          capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return done.returncode, [finding for finding in json.loads(done.stdout)["findings"]
+                             if finding["check"] == "etcd"]
+
+
 class TlsTest(FailoverCase):
     """etcd that speaks TLS, and admits clients of its own authority."""
 
@@ -69,9 +78,17 @@ class TlsTest(FailoverCase):
         self.addCleanup(plain.end)
         self.await_that(lambda: self.answers(plain), "etcd answers")
         self.assert_refused(plain, worker, "serves plaintext", "--etcd_tls")
+        self.assert_diagnosed(self.etcd, worker, "ok", "has a leader")
+        self.assert_diagnosed(self.etcd, strange, "error", "not signed by the authority")
+        self.assert_diagnosed(plain, worker, "error", "serves plaintext")
         self.await_progress()
         self.change_something()
         self.stop_job()
+
+    def assert_diagnosed(self, etcd, tls, severity, words):
+        _, (found,) = diagnose(etcd, "--etcd-tls", tls)
+        self.assertEqual(found["severity"], severity, found)
+        self.assertIn(words, found["what"])
 
     def answers(self, etcd):
         try:
@@ -138,6 +155,30 @@ class ThreeMembersTest(FailoverCase):
         self.await_progress()
         self.change_something()
         self.stop_job()
+
+    def test_doctor_says_which_member_fails_and_whether_there_is_a_majority(self):
+        leader, first, _ = self.leader_and_first()
+        revision = self.revision()
+        code, found = diagnose(self.etcd)
+        self.assertEqual((code, [one["severity"] for one in found]), (0, ["ok"] * 3), found)
+        self.etcd.kill(first)
+        code, found = diagnose(self.etcd)
+        bad = [one for one in found if one["severity"] != "ok"]
+        self.assertEqual((code, len(bad), bad[0]["severity"]), (0, 1, "warning"), found)
+        self.assertIn(f"is reached at {self.etcd.address(first)}", bad[0]["what"])
+        self.assertEqual(self.revision(leader), revision, "nothing is written")
+        self.etcd.signal(signal.SIGSTOP, leader)
+        code, found = diagnose(self.etcd)
+        self.etcd.signal(signal.SIGCONT, leader)
+        self.assertEqual((code, [one["severity"] for one in found]), (1, ["error"] * 3), found)
+        said = {one["what"].split(self.etcd.address(member))[-1].split(":")[0]
+                for member in range(3) for one in found if self.etcd.address(member) in one["what"]}
+        self.assertEqual(len(said), 3, found)
+        self.assertIn(" accepts connections and does not answer", said)
+        self.assertIn(" answers, and no majority confirms what it says", said)
+
+    def revision(self, member=0):
+        return self.etcd.ask("kv/range", member, key="AA==")["header"]["revision"]
 
     def test_a_silent_member_delays_no_failover(self):
         """The best of some tries: on a loaded machine each step may take seconds longer."""
@@ -299,6 +340,9 @@ class FullTest(FailoverCase):
         self.assertIn("etcd", leader.complaints()[0])
         self.assertIn("space", leader.complaints()[0])
         self.assertIsNone(leader.process.poll())
+        code, found = diagnose(self.etcd)
+        self.assertEqual((code, [one["severity"] for one in found]), (1, ["ok", "error"]), found)
+        self.assertIn("NOSPACE", found[1]["what"])
         self.make_room()
         self.await_that(lambda: "has room again" in leader.log(), "it has room")
         self.assertEqual(self.ctl("resume", "trained").returncode, 0)

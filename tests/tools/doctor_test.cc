@@ -104,7 +104,11 @@ Facts Healthy() {
   journal.free_files = 1000;
   journal.inspected = absl::OkStatus();
   facts.journal = journal;
-  facts.etcd = {{"e1:2379", {}}, {"e2:2379", {}}, {"e3:2379", {}}};
+  for (const char* address : {"e1:2379", "e2:2379", "e3:2379"}) {
+    facts.etcd.push_back({.address = address,
+                          .connected = {},
+                          .says = etcd::MemberStatus{.version = "3.4.23"}});
+  }
   return facts;
 }
 
@@ -380,12 +384,32 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) { f->journal->is_on_network = true; }},
       {"etcd", warning, "e2:2379: refused", "endpoint health",
        [](Facts* f) {
-         f->etcd[1].connected = absl::UnavailableError("refused");
+         f->etcd[1] = {"e2:2379", absl::UnavailableError("refused")};
        }},
+      {"etcd", warning, "e2:2379 accepts connections and does not answer",
+       "endpoint health",
+       [](Facts* f) { f->etcd[1].says = absl::UnavailableError("no answer"); }},
+      {"etcd", warning, "what listens at e2:2379 is no etcd", "endpoint health",
+       [](Facts* f) { f->etcd[1].says = absl::UnimplementedError(""); }},
+      {"etcd", warning, "e2:2379 answers, and no majority.*no leader",
+       "endpoint health",
+       [](Facts* f) {
+         f->etcd[1].says->read = absl::UnavailableError("no leader");
+       }},
+      {"etcd", error, "e2:2379 does not let this client read", "grant-perm",
+       [](Facts* f) {
+         f->etcd[1].says->read = absl::PermissionDeniedError("denied");
+       }},
+      {"etcd", error, "NOSPACE", "alarm disarm",
+       [](Facts* f) {
+         for (EtcdMember& one : f->etcd) one.says->has_no_space = true;
+       }},
+      {"etcd", error, "CORRUPT", "alarm list",
+       [](Facts* f) { f->etcd[2].says->is_corrupt = true; }},
       {"etcd", error, "etcd at e2:2379 serves TLS", "--etcd-tls",
        [](Facts* f) {
-         f->etcd[1].connected =
-             absl::FailedPreconditionError("etcd at e2:2379 serves TLS");
+         f->etcd[1] = {"e2:2379", absl::FailedPreconditionError(
+                                      "etcd at e2:2379 serves TLS")};
        }},
       {"etcd", error, "has no prefix", "high-availability.md",
        [](Facts* f) {
@@ -405,12 +429,17 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
   }
 }
 
-TEST(DoctorTest, WithoutAMajorityOfEtcdEachMissingMemberIsAnError) {
+TEST(DoctorTest, WithoutAMajorityOfEtcdEachMemberIsAnError) {
   Facts facts = Healthy();
   for (int i : {0, 2}) {
-    facts.etcd[i].connected = absl::UnavailableError("refused");
+    facts.etcd[i] = {"e:2379", absl::UnavailableError("refused")};
   }
-  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 2);
+  // The others confirm what the second says, though this host does not reach
+  // them.
+  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 0);
+  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kWarning), 2);
+  facts.etcd[1].says->read = absl::UnavailableError("no leader");
+  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 3);
 }
 
 TEST(DoctorTest, OneCoordinatorOfSeveralSuffices) {

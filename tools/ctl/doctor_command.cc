@@ -95,8 +95,8 @@ void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
   facts->etcd_url = url.status();
   if (!url.ok()) return;
   for (const std::string& member : url->members) {
-    facts->etcd.push_back(
-        doctor::GatherEtcdMember(member, options.etcd_tls_folder));
+    facts->etcd.push_back(doctor::GatherEtcdMember(
+        member, options.etcd_tls_folder, url->LeaderKey()));
   }
 }
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/text/units.h"
@@ -68,6 +70,94 @@ Finding JudgeFolder(const JournalFolderFacts& journal) {
                        RoundedSizeText(journal.free_bytes), " is free")};
 }
 
+// Whether a majority of its cluster has confirmed what it says.
+bool Serves(const EtcdMember& member) {
+  return member.says.ok() && member.says->read.ok();
+}
+
+// How a member that does not serve fails.
+std::string FaultOf(const EtcdMember& member) {
+  if (!member.connected.ok()) {
+    return absl::StrCat("no member of etcd is reached at ", member.address,
+                        ": ", member.connected.message());
+  }
+  if (!member.says.ok()) {
+    return absl::StrCat(absl::IsUnimplemented(member.says.status())
+                            ? "what listens at "
+                            : "the member of etcd at ",
+                        member.address,
+                        absl::IsUnimplemented(member.says.status())
+                            ? " is no etcd"
+                            : " accepts connections and does not answer",
+                        ": ", member.says.status().message());
+  }
+  return absl::StrCat("the member of etcd at ", member.address,
+                      " answers, and no majority confirms what it says: ",
+                      member.says->read.message());
+}
+
+bool IsRefused(const absl::Status& status) {
+  return absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status);
+}
+
+// `any_serves`: that member, or another one.
+Finding JudgeMember(const EtcdMember& member, bool any_serves) {
+  if (Serves(member)) {
+    return {Severity::kOk,
+            absl::StrCat(member.address, " is etcd ", member.says->version,
+                         " and has a leader")};
+  }
+  if (absl::IsFailedPrecondition(member.connected)) {
+    return {Severity::kError, std::string(member.connected.message()),
+            "lockstepd ends at its start",
+            "--etcd-tls DIR, with ca.crt, tls.crt and tls.key for etcd's "
+            "clients, if etcd serves TLS"};
+  }
+  if (member.says.ok() && IsRefused(member.says->read)) {
+    return {Severity::kError,
+            absl::StrCat("etcd at ", member.address,
+                         " does not let this client read the journal: ",
+                         member.says->read.message()),
+            "no coordinator can lead",
+            "etcdctl role grant-permission ROLE --prefix readwrite PREFIX/, "
+            "for the user that is the common name of the certificate of "
+            "--etcd-tls"};
+  }
+  return {any_serves ? Severity::kWarning : Severity::kError, FaultOf(member),
+          any_serves ? "coordinators ask another one, which has a majority; "
+                       "when that is lost, none leads"
+                     : "without a majority no coordinator leads",
+          absl::StrCat("etcdctl --endpoints ", Quoted(member.address),
+                       " endpoint health; start it, or open its port")};
+}
+
+// Each once, of all members.
+Findings Alarms(const Facts& facts) {
+  const auto any = [&facts](bool etcd::MemberStatus::*alarm) {
+    return std::any_of(facts.etcd.begin(), facts.etcd.end(),
+                       [alarm](const EtcdMember& member) {
+                         return member.says.ok() && *member.says.*alarm;
+                       });
+  };
+  Findings findings;
+  if (any(&etcd::MemberStatus::has_no_space)) {
+    findings.push_back(
+        {Severity::kError, "etcd's quota is used up: it has the alarm NOSPACE",
+         "running jobs go on, but nothing new is promised: no job is created, "
+         "no epoch begins",
+         "etcdctl compact REVISION, etcdctl defrag, etcdctl alarm disarm "
+         "(docs/high-availability.md)"});
+  }
+  if (any(&etcd::MemberStatus::is_corrupt)) {
+    findings.push_back(
+        {Severity::kError, "etcd has the alarm CORRUPT: its members differ",
+         "etcd refuses to write, so no coordinator leads",
+         "etcdctl alarm list names the member: remove it, and add it again "
+         "with an empty folder"});
+  }
+  return findings;
+}
+
 }  // namespace
 
 Findings CheckJournalFolder(const Facts& facts) {
@@ -98,42 +188,20 @@ Findings CheckJournalFolder(const Facts& facts) {
 }
 
 Findings CheckEtcd(const Facts& facts) {
-  Findings findings;
   if (facts.etcd_url && !facts.etcd_url->ok()) {
     return {{Severity::kError, std::string(facts.etcd_url->message()),
              "lockstepd ends at its start",
              "docs/high-availability.md has what --journal and --etcd_tls "
              "take"}};
   }
-  size_t reached = 0;
+  const bool any_serves =
+      std::any_of(facts.etcd.begin(), facts.etcd.end(), Serves);
+  Findings findings;
   for (const EtcdMember& member : facts.etcd) {
-    reached += member.connected.ok() ? 1 : 0;
+    findings.push_back(JudgeMember(member, any_serves));
   }
-  const bool has_majority = reached > facts.etcd.size() / 2;
-  for (const EtcdMember& member : facts.etcd) {
-    if (member.connected.ok()) {
-      findings.push_back({Severity::kOk, absl::StrCat(member.address,
-                                                      " accepts connections")});
-      continue;
-    }
-    if (absl::IsFailedPrecondition(member.connected)) {
-      findings.push_back({Severity::kError,
-                          std::string(member.connected.message()),
-                          "lockstepd ends at its start",
-                          "--etcd-tls DIR, with ca.crt, tls.crt and tls.key "
-                          "for etcd's clients, if etcd serves TLS"});
-      continue;
-    }
-    findings.push_back(
-        {has_majority ? Severity::kWarning : Severity::kError,
-         absl::StrCat("no member of etcd is reached at ", member.address, ": ",
-                      member.connected.message()),
-         has_majority ? "the others have a majority; one more loss, and no "
-                        "coordinator leads"
-                      : "without a majority no coordinator leads",
-         absl::StrCat("etcdctl --endpoints ", Quoted(member.address),
-                      " endpoint health; open its port")});
-  }
+  const Findings alarms = Alarms(facts);
+  findings.insert(findings.end(), alarms.begin(), alarms.end());
   return findings;
 }
 

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "base/tls/certificate.h"
 #include "client/transport/shm/available_memory.h"
+#include "server/etcd/access/member_status.h"
 #include "tools/rpc/admin_client.h"
 
 namespace lockstep::doctor {
@@ -137,6 +138,7 @@ struct EtcdMember {
   std::string address;
   // FailedPrecondition: it is there, and a coordinator ends at its start.
   absl::Status connected;
+  absl::StatusOr<etcd::MemberStatus> says = absl::UnavailableError("not asked");
 };
 
 struct Facts {

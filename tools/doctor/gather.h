@@ -3,7 +3,8 @@
 //
 // Threads: one. GatherMachine and GatherGpu start no gRPC and no thread, so a
 //          launcher may call them before it forks. Blocks: for a second for
-//          each address to connect to, 3 s for each coordinator to answer.
+//          each address to connect to, 3 s for each answer of a coordinator or
+//          of etcd.
 // Errors:  none: what fails is a fact.
 
 #ifndef LOCKSTEP_TOOLS_DOCTOR_GATHER_H_
@@ -49,9 +50,11 @@ CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);
 HostAddressFacts GatherHostAddress(const std::string& text);
 ListenFacts GatherListen(const std::string& address);
-// `tls_folder`: lockstepd's --etcd_tls.
+// `tls_folder`: lockstepd's --etcd_tls. `key`: of the journal there, which is
+// read.
 EtcdMember GatherEtcdMember(const std::string& address,
-                            const std::string& tls_folder);
+                            const std::string& tls_folder,
+                            const std::string& key);
 
 }  // namespace lockstep::doctor
 

@@ -14,8 +14,10 @@
 #include "base/open_files.h"
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
+#include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
 #include "server/etcd/access/access.h"
+#include "server/etcd/access/member_status.h"
 #include "tools/doctor/gather.h"
 
 namespace lockstep::doctor {
@@ -186,12 +188,25 @@ ListenFacts GatherListen(const std::string& address) {
 }
 
 EtcdMember GatherEtcdMember(const std::string& address,
-                            const std::string& tls_folder) {
+                            const std::string& tls_folder,
+                            const std::string& key) {
+  EtcdMember member{.address = address, .connected = {}};
   const Resolved resolved = Resolve(Split(address));
-  absl::Status connected =
+  member.connected =
       resolved.status.ok() ? ConnectToAny(resolved) : resolved.status;
-  if (connected.ok()) connected = etcd::ProbeMembers({address}, tls_folder);
-  return {.address = address, .connected = std::move(connected)};
+  if (!member.connected.ok()) return member;
+  member.connected = etcd::ProbeMembers({address}, tls_folder);
+  if (!member.connected.ok()) return member;
+  const auto credentials = proto::ClientCredentials::Make(tls_folder, {});
+  member.connected = credentials.status();
+  if (!member.connected.ok()) return member;
+  if (absl::Status files = RequireOpenFiles(proto::kFilesOfGrpc); !files.ok()) {
+    member.says = files;
+    return member;
+  }
+  member.says =
+      etcd::AskMember(address, (*credentials)->Current(), key, kAnswerTimeout);
+  return member;
 }
 
 }  // namespace lockstep::doctor

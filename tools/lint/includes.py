@@ -78,7 +78,7 @@ HASHES = {"openssl/crypto.h", "openssl/sha.h"}  # a function of its argument
 IMPURE_FOLDERS = ("grpc", "google/protobuf/", "absl/synchronization/", "base/", "sys/")
 
 # Modules that may include generated messages, besides tests and benches.
-WIRE_EDGE = re.compile(r"^proto/|(^|/)rpc/|^server/etcd/client\.cc|^client/session/grpc|^(tests|bench)/")
+WIRE_EDGE = re.compile(r"^proto/|(^|/)rpc/|^server/etcd/(client|access/member_status)\.cc|^client/session/grpc|^(tests|bench)/")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
 

@@ -28,6 +28,9 @@ struct Url {
   std::string prefix;
   // Whether every member is on this machine: 127.0.0.0/8, [::1], localhost.
   bool is_on_loopback = false;
+
+  // The key of the coordinator that leads.
+  std::string LeaderKey() const { return prefix + "/leader"; }
 };
 
 absl::StatusOr<Url> ParseUrl(absl::string_view text);

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/etcd/access/member_status.h"
 #include "tests/support/etcd_server.h"
 
 namespace lockstep::etcd {
@@ -214,6 +215,19 @@ TEST_F(EtcdClientTest, AfterAFailureItAsksForItsCredentialsAgain) {
                 [&] { return ++asked > 1 ? right : wrong; });
   EXPECT_TRUE(client.GrantLease(60, kTimeout).ok());
   EXPECT_GT(asked, 1);
+}
+
+TEST_F(EtcdClientTest, AMemberSaysHowItIs) {
+  const auto ask = [](const std::string& address) {
+    return AskMember(address, grpc::InsecureChannelCredentials(), Key("k"),
+                     kTimeout);
+  };
+  const auto status = ask(server_->address());
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_THAT(status->version, testing::StartsWith("3."));
+  EXPECT_TRUE(status->read.ok()) << status->read;
+  EXPECT_FALSE(status->has_no_space);
+  EXPECT_TRUE(absl::IsUnavailable(ask("unix:/nonexistent/a").status()));
 }
 
 TEST_F(EtcdClientTest, ARequestThatIsTooLargeIsNamed) {

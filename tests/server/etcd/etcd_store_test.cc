@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/etcd/access/member_status.h"
 #include "server/journal/group_commit_journal.h"
 #include "tests/server/journal/journal_contract.h"
 #include "tests/server/journal/release_journal.h"
@@ -411,6 +412,13 @@ TEST(EtcdStoreTest, AFullEtcdIsResourceExhausted) {
     kept.push_back(record);
   }
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
+  const auto member =
+      AskMember(etcd.address(), grpc::InsecureChannelCredentials(), "a/leader",
+                kCallTimeout);
+  ASSERT_TRUE(member.ok()) << member.status();
+  EXPECT_TRUE(member->has_no_space);
+  EXPECT_FALSE(member->is_corrupt);
+  EXPECT_TRUE(member->read.ok()) << member->read;
   const auto read = store.Read();
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->records, kept);
