@@ -131,6 +131,40 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.expect(found["token"], "error", "0644", f"chmod 600 {token}")
 
+    def write_tokens(self):
+        """The operators' file, the workers', and a wrong one."""
+        return [self.write_token(name, name * 20) for name in ("operator", "workers", "wrong")]
+
+    def write_token(self, name, text):
+        path = Path(self.folder) / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    def test_a_token_of_workers_is_checked(self):
+        operator, workers, wrong = self.write_tokens()
+        certs = f"{self.folder}/certs"
+        run(BIN / "lockstepctl", "certs", "init", certs)
+        tokens = ["--token_file", operator, "--worker_token_file", workers]
+        join = self.write_token("join", run(BIN / "lockstepctl", "token", "j", "--worker-token-file",
+                                            workers).stdout)
+        for tls in ([], ["--tls", f"{certs}/worker"]):
+            _, address = self.serve(*tokens, *(["--tls", f"{certs}/coordinator"] if tls else []))
+            for words, severity, says in (
+                    (["--token-file", workers], "ok", "this is a worker"),
+                    (["--token-file", join, "--job", "j"], "ok", "this is a worker"),
+                    ([], "error", "needs a token"),
+                    (["--job", "j"], "error", "needs a token"),
+                    (["--token-file", wrong], "error", "wrong, or was revoked"),
+                    (["--token-file", wrong, "--job", "j"], "error", "wrong, or was revoked"),
+                    (["--token-file", join, "--job", "k"], "error", "another job's"),
+                    (["--token-file", workers, "--worker-token-file", workers], "ok", ""),
+                    (["--token-file", workers, "--worker-token-file", wrong], "error", "refuses workers")):
+                with self.subTest(words, tls=tls):
+                    code, found = doctor("--address", address, *tls, *words)
+                    self.expect(found["coordinator"], severity, says)
+                    self.assertEqual(code, int(severity == "error"), found)
+
     def test_a_journal_that_others_can_write(self):
         os.mkdir(f"{self.folder}/journal")
         os.chmod(f"{self.folder}/journal", 0o777)

@@ -40,7 +40,7 @@ CoordinatorFacts Coordinator(const std::string& address) {
   facts.address = address;
   facts.shown = Certificate(-10, 355);
   facts.met = ctl::Introduction{.as_operator = absl::OkStatus(),
-                                .as_worker = std::nullopt,
+                                .as_worker = absl::OkStatus(),
                                 .version = "1.0",
                                 .protocol = protocol::kVersion,
                                 .time = Day(0),
@@ -338,8 +338,24 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        }},
       {"coordinator", error, "a:7070: no operator's", "--job JOB",
        [](Facts* f) {
+         f->assignment.job = "";
          f->coordinators[0].met->as_operator =
              absl::UnauthenticatedError("no operator's");
+         f->coordinators[0].met->as_worker =
+             absl::UnauthenticatedError("no worker's");
+       }},
+      {"coordinator", error, "a:7070: needs a token", "--token-file FILE",
+       [](Facts* f) {
+         f->assignment.job = "";
+         f->coordinators[0].met->as_operator =
+             absl::PermissionDeniedError("a worker's certificate");
+         f->coordinators[0].met->as_worker =
+             absl::UnauthenticatedError("needs a token");
+       }},
+      {"coordinator", error, "a:7070 refuses workers.*not one of", "copy",
+       [](Facts* f) {
+         f->coordinators[0].admits_workers =
+             absl::UnauthenticatedError("not one of");
        }},
       {"coordinator", error, "lockstepd 2.0 and speaks protocol version 9",
        "one release",
@@ -459,10 +475,10 @@ TEST(DoctorTest, AWorkerIsNoOperatorAndThatIsWell) {
       absl::PermissionDeniedError("a worker's");
   facts.coordinators[1].met->as_operator =
       absl::UnauthenticatedError("perhaps a join token");
-  facts.coordinators[1].met->as_worker = absl::OkStatus();
+  facts.coordinators[1].admits_workers = absl::OkStatus();
   EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 0);
   EXPECT_THAT(ReportAsText(Diagnose(facts)),
-              ContainsRegex("a:7070 answers.*--job JOB"));
+              ContainsRegex("a:7070 answers.*this is a worker"));
 }
 
 TEST(DoctorTest, AJobOfHostsNeedsNoNcclAndNoRoomForIt) {

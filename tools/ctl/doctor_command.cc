@@ -103,13 +103,15 @@ void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
 void GatherCoordinators(const DoctorOptions& options, doctor::Facts* facts) {
   // With the files of a coordinator there is no client to play.
   if (facts->assignment.serves) return;
+  const auto secret = ReadSecretFile(options.worker_token_file);
   for (const absl::string_view address :
        absl::StrSplit(options.address, ',', absl::SkipWhitespace())) {
     facts->coordinators.push_back(doctor::GatherCoordinator(
         std::string(absl::StripAsciiWhitespace(address)),
         {.token = options.token.value_or(""),
          .tls_folder = options.tls_folder,
-         .job = facts->assignment.job}));
+         .job = facts->assignment.job,
+         .worker_token = secret.value_or("")}));
   }
 }
 

@@ -72,40 +72,50 @@ std::string Self(const ctl::Introduction& met) {
 }
 
 // What the token of this client may do there.
-Finding TokenFinding(const CoordinatorFacts& one) {
+Finding TokenFinding(const CoordinatorFacts& one, bool job_is_known) {
   const ctl::Introduction& met = *one.met;
-  const std::string answers =
-      absl::StrCat(one.address, " answers: ", Self(met));
-  const absl::Status& operates = met.as_operator;
-  if (operates.ok()) {
-    return {Severity::kOk, absl::StrCat(answers, "; this is an operator")};
-  }
-  if (met.as_worker && met.as_worker->ok()) {
-    return {Severity::kOk,
-            absl::StrCat(answers, "; this is a worker of the job")};
-  }
-  if (met.as_worker) {
+  if (!met.as_worker.ok() && job_is_known) {
     return {Severity::kError,
-            absl::StrCat(one.address, ": ", met.as_worker->message()),
+            absl::StrCat(one.address, ": ", met.as_worker.message()),
             "workers are refused in Session::Join",
             "lockstepctl token JOB --worker-token-file FILE, with the file of "
             "the coordinator, in LOCKSTEP_TOKEN or --token-file"};
   }
-  if (absl::IsPermissionDenied(operates)) {
-    return {Severity::kOk,
-            absl::StrCat(answers,
-                         "; this is a worker, whose token --job JOB "
-                         "checks")};
+  if (!met.as_worker.ok()) {
+    // A certificate is refused before the token is looked at.
+    const absl::Status& why =
+        absl::IsPermissionDenied(met.as_operator) || met.as_operator.ok()
+            ? met.as_worker
+            : met.as_operator;
+    return {Severity::kError, absl::StrCat(one.address, ": ", why.message()),
+            "calls of operators are refused, and of workers unless it is the "
+            "join token of their job",
+            "--job JOB checks it as a join token; else --token-file FILE, "
+            "LOCKSTEP_TOKEN"};
   }
-  return {Severity::kError, absl::StrCat(one.address, ": ", operates.message()),
-          "calls of operators are refused, and of workers unless it is the "
-          "join token of their job",
-          "--job JOB checks it as a join token; else --token-file FILE, "
-          "LOCKSTEP_TOKEN"};
+  const char* const whom = met.as_operator.ok() ? "an operator"
+                           : job_is_known       ? "a worker of the job"
+                                                : "a worker";
+  return {Severity::kOk, absl::StrCat(one.address, " answers: ", Self(met),
+                                      "; this is ", whom)};
+}
+
+Finding WorkersTokenFinding(const CoordinatorFacts& one) {
+  if (one.admits_workers->ok()) {
+    return {Severity::kOk,
+            absl::StrCat(one.address, " admits workers with the token of ",
+                         "--worker-token-file")};
+  }
+  return {Severity::kError,
+          absl::StrCat(one.address, " refuses workers with the token of ",
+                       "--worker-token-file: ", one.admits_workers->message()),
+          "workers that lockstepctl run starts are refused in Session::Join",
+          "copy the coordinator's --worker_token_file, and name the copy"};
 }
 
 Findings JudgeCoordinator(const CoordinatorFacts& one, const Facts& facts) {
-  Findings findings = {TokenFinding(one)};
+  Findings findings = {TokenFinding(one, !facts.assignment.job.empty())};
+  if (one.admits_workers) findings.push_back(WorkersTokenFinding(one));
   const ctl::Introduction& met = *one.met;
   if (met.protocol && *met.protocol != protocol::kVersion) {
     findings.push_back(

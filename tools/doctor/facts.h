@@ -109,6 +109,9 @@ struct CoordinatorFacts {
   absl::Status tls;
   std::optional<tls::CertificateFacts> shown;
   absl::StatusOr<ctl::Introduction> met = absl::UnavailableError("not asked");
+  // Whether workers may join with the token that --worker-token-file makes.
+  // Empty: there is no such file, or it is not usable.
+  std::optional<absl::Status> admits_workers;
   absl::Time asked;  // by this host's clock, when the answer came
 };
 

@@ -44,7 +44,10 @@ JournalFolderFacts GatherJournal(const std::string& folder);
 struct CoordinatorAccess {
   std::string token;
   std::string tls_folder;  // empty: plaintext
-  std::string job;         // whose worker the token may be
+  std::string job;         // whose worker the token may be; may be empty
+  // The workers' token of the coordinator, of which a launcher makes the token
+  // of the job. Empty: not known.
+  std::string worker_token;
 };
 CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/file_descriptor.h"
+#include "base/join_token.h"
 #include "base/open_files.h"
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
@@ -25,6 +26,8 @@ namespace {
 
 constexpr timeval kTimeout = {.tv_sec = 1, .tv_usec = 0};
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(3);
+// A token for all jobs is a token for this one.
+constexpr char kAnyJob[] = "any";
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -155,12 +158,18 @@ CoordinatorFacts GatherCoordinator(const std::string& address,
     facts.met = files;
     return facts;
   }
-  ctl::AdminClient admin({.addresses = address,
-                          .token = access.token,
-                          .tls_folder = access.tls_folder,
-                          .deadline = kAnswerTimeout});
-  facts.met = admin.Meet({access.job});
+  const JobName job{access.job.empty() ? kAnyJob : access.job};
+  ctl::AdminClientOptions options{.addresses = address,
+                                  .token = access.token,
+                                  .tls_folder = access.tls_folder,
+                                  .deadline = kAnswerTimeout};
+  facts.met = ctl::AdminClient(options).Meet(job);
   facts.asked = absl::Now();
+  if (!facts.met.ok() || access.worker_token.empty()) return facts;
+  if (auto token = JoinToken(access.worker_token, job.value); token.ok()) {
+    options.token = *std::move(token);
+    facts.admits_workers = ctl::AdminClient(options).AskAsWorker(job);
+  }
   return facts;
 }
 

@@ -307,9 +307,7 @@ absl::StatusOr<Introduction> AdminClient::Meet(const JobName& job) {
     return status;
   });
   if (absl::IsUnavailable(met.as_operator)) return met.as_operator;
-  if (!met.as_operator.ok() && !job.value.empty()) {
-    met.as_worker = AskAsWorker(job);
-  }
+  met.as_worker = AskAsWorker(job);
   return met;
 }
 

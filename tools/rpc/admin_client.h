@@ -40,9 +40,8 @@ struct Introduction {
   // The outcome of an operator's call: OK; PermissionDenied for a worker;
   // Unauthenticated for a token that no operator has, which may be a worker's.
   absl::Status as_operator;
-  // The outcome of a worker's call about a job, if that was asked for.
-  std::optional<absl::Status> as_worker;
-  std::string version;  // empty: not said
+  absl::Status as_worker;  // the outcome of AskAsWorker
+  std::string version;     // empty: not said
   std::optional<int64_t> protocol;
   std::optional<absl::Time> time;  // of its clock
   absl::Duration round_trip;       // of the call
@@ -56,9 +55,12 @@ class AdminClient {
   absl::Status CreateJob(const JobSpec& spec);
   absl::StatusOr<std::vector<JobSummary>> ListJobs();
   absl::StatusOr<std::vector<LimitUse>> ListLimits();
-  // Changes nothing. `job`: empty, or the one whose worker the caller may be.
-  // Unavailable if nobody answers.
+  // Changes nothing. `job`: the one whose worker the caller may be; it need not
+  // exist. Unavailable if nobody answers.
   absl::StatusOr<Introduction> Meet(const JobName& job);
+  // A worker's call that changes nothing: OK for who may join the job, which
+  // need not exist.
+  absl::Status AskAsWorker(const JobName& job);
   absl::StatusOr<JobView> DescribeJob(const JobName& job);
   // Calls `on_view` for each view until it returns false, or the job is over.
   // A coordinator that answers no more is left for the next one, or for itself
@@ -85,8 +87,6 @@ class AdminClient {
  private:
   absl::StatusOr<JobView> CallSaveJob(const JobName& job, bool ask_only,
                                       const std::string& reason);
-
-  absl::Status AskAsWorker(const JobName& job);
 
   struct Stubs;
   const AdminClientOptions options_;
