@@ -179,54 +179,69 @@ Ssl MakeSsl(int socket, const std::string& host, const std::string& folder) {
   return ssl;
 }
 
-absl::Status SpeakTls(int socket, const HostAndPort& to,
-                      const std::string& folder, const ProbedServer& server) {
+std::optional<TlsFault> FaultOf(const absl::Status& status) {
+  if (status.ok()) return std::nullopt;
+  return TlsFault{.what = std::string(status.message()), .remedy = ""};
+}
+
+std::optional<TlsFault> SpeakTls(int socket, const HostAndPort& to,
+                                 const std::string& folder,
+                                 const ProbedServer& server) {
   const Ssl ssl = MakeSsl(socket, to.host, folder);
-  if (ssl == nullptr) return absl::OkStatus();
+  if (ssl == nullptr) return std::nullopt;
   ERR_clear_error();
   const bool shaken = SSL_connect(ssl.get()) == 1;
   const int reason = ERR_GET_REASON(ERR_peek_error());
   if (folder.empty()) {
-    if (!shaken) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("it serves TLS, and this client has no certificates: ",
-                     server.if_it_serves_tls));
+    if (!shaken) return std::nullopt;
+    return TlsFault{"it serves TLS, and this client has no certificates",
+                    server.if_it_serves_tls};
   }
   const bool is_told = reason == SSL_R_WRONG_VERSION_NUMBER ||
                        reason == SSL_R_PACKET_LENGTH_TOO_LONG;
   const std::vector<X509Handle> chain = ChainOf(ssl.get());
   if (!shaken && (is_told || (chain.empty() && ServesPlaintext(to)))) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("it serves plaintext, and this client wants TLS: ",
-                     server.if_it_serves_plaintext));
+    return TlsFault{"it serves plaintext, and this client wants TLS",
+                    server.if_it_serves_plaintext};
   }
   const absl::Status good = CheckServer(chain, to.host, folder, server);
-  if (!good.ok()) return good;
-  return ReadVerdict(ssl.get());
+  return FaultOf(good.ok() ? ReadVerdict(ssl.get()) : good);
 }
 
-absl::Status ProbeOne(const std::string& address, const std::string& folder,
-                      const ProbedServer& server) {
+std::optional<TlsFault> ProbeOne(const std::string& address,
+                                 const std::string& folder,
+                                 const ProbedServer& server) {
   const std::optional<HostAndPort> to = Split(address);
-  if (!to) return absl::OkStatus();
+  if (!to) return std::nullopt;
   const FileDescriptor socket = ConnectTo(*to, kTimeout);
-  if (!socket.valid()) return absl::OkStatus();
-  const absl::Status spoken = SpeakTls(socket.get(), *to, folder, server);
+  if (!socket.valid()) return std::nullopt;
+  std::optional<TlsFault> fault = SpeakTls(socket.get(), *to, folder, server);
   ERR_clear_error();
-  if (spoken.ok()) return spoken;
-  return absl::FailedPreconditionError(
-      absl::StrCat(server.name, " at ", address, ": ", spoken.message()));
+  if (fault) {
+    fault->what = absl::StrCat(server.name, " at ", address, ": ", fault->what);
+  }
+  return fault;
 }
 
 }  // namespace
 
+std::optional<TlsFault> FindTlsFault(absl::Span<const std::string> addresses,
+                                     const std::string& folder,
+                                     const ProbedServer& server) {
+  for (const std::string& address : addresses) {
+    auto fault = ProbeOne(address, folder, server);
+    if (fault) return fault;
+  }
+  return std::nullopt;
+}
+
 absl::Status ProbeTls(absl::Span<const std::string> addresses,
                       const std::string& folder, const ProbedServer& server) {
-  for (const std::string& address : addresses) {
-    absl::Status fault = ProbeOne(address, folder, server);
-    if (!fault.ok()) return fault;
-  }
-  return absl::OkStatus();
+  const auto fault = FindTlsFault(addresses, folder, server);
+  if (!fault) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      fault->remedy.empty() ? fault->what
+                            : absl::StrCat(fault->what, ": ", fault->remedy));
 }
 
 absl::StatusOr<CertificateFacts> ShownCertificate(const std::string& address,

@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_BASE_TLS_PROBE_H_
 #define LOCKSTEP_BASE_TLS_PROBE_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,11 +27,22 @@ struct ProbedServer {
       "start lockstepd with --tls, or this client without";
 };
 
+// Why no connection can be made.
+struct TlsFault {
+  std::string what;    // with the server's address
+  std::string remedy;  // empty: other certificates, or a clock set right
+};
+
 // Connects to each HOST:PORT, and returns the first fault. `folder` has the
-// client's certificates; empty: it speaks plaintext. FailedPrecondition: one
-// side speaks TLS and the other does not, or the certificate of one side is not
-// accepted by the other, and why. OK: nothing is wrong with TLS, or nothing is
-// known, as nobody listens.
+// client's certificates; empty: it speaks plaintext. A fault: one side speaks
+// TLS and the other does not, or the certificate of one side is not accepted by
+// the other, and why. None: nothing is wrong with TLS, or nothing is known, as
+// nobody listens.
+std::optional<TlsFault> FindTlsFault(absl::Span<const std::string> addresses,
+                                     const std::string& folder,
+                                     const ProbedServer& server = {});
+
+// FailedPrecondition, with what FindTlsFault finds and its remedy; OK: nothing.
 absl::Status ProbeTls(absl::Span<const std::string> addresses,
                       const std::string& folder,
                       const ProbedServer& server = {});

@@ -7,6 +7,7 @@ A machine is this one, with other limits, or with another /dev in a mount namesp
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -65,10 +66,12 @@ class DoctorTest(unittest.TestCase):
 
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.log = Path(self.folder) / "log"  # of daemons
 
     def serve(self, *flags):
-        daemon = subprocess.Popen([BIN / "lockstepd", "--listen", "127.0.0.1:0", *flags],
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        with self.log.open("a", encoding="utf-8") as log:
+            daemon = subprocess.Popen([BIN / "lockstepd", "--listen", "127.0.0.1:0", *flags],
+                                      stdout=subprocess.PIPE, stderr=log, text=True)
         self.addCleanup(daemon.communicate)
         self.addCleanup(daemon.kill)
         return daemon, daemon.stdout.readline().split()[-1]
@@ -115,6 +118,31 @@ class DoctorTest(unittest.TestCase):
             code, found = doctor("--address", f"127.0.0.1:{server.getsockname()[1]}")
         self.assertEqual(code, 1)
         self.expect(found["coordinator"], "error", "is no coordinator")
+
+    def test_a_listener_of_health_is_no_coordinator(self):
+        self.serve("--health_address", "127.0.0.1:0")
+        health = re.search(r"health is told on (\S+)", self.log.read_text(encoding="utf-8"))[1]
+        code, found = doctor("--address", health)
+        self.assertEqual(code, 1)
+        self.expect(found["coordinator"], "error", health, "is no coordinator", "--health_address")
+
+    def test_a_fault_of_tls_is_said_once_with_its_fix(self):
+        certs = f"{self.folder}/certs"
+        run(BIN / "lockstepctl", "certs", "init", certs)
+        _, plain = self.serve()
+        _, secure = self.serve("--tls", f"{certs}/coordinator")
+        for words, tls, coordinator, fix in (
+                (["--address", plain, "--tls", f"{certs}/worker"], "ok", "error", "start lockstepd with --tls"),
+                (["--address", secure], None, "error", "give it a folder"),
+                (["--address", secure, "--tls", "/nonexistent"], "error", "skipped", ""),
+                (["--address", secure, "--tls", f"{certs}/coordinator"], "error", "skipped", "")):
+            with self.subTest(words):
+                code, found = doctor(*words)
+                self.assertEqual(code, 1)
+                self.assertEqual(found.get("tls", {}).get("severity"), tls, found)
+                self.assertEqual(found["coordinator"]["severity"], coordinator, found)
+                self.assertTrue(found["coordinator"]["fix"].startswith(fix), found)
+                self.assertNotIn(fix or "none", found["coordinator"]["what"])
 
     def test_a_coordinator_that_is_stopped_is_an_error(self):
         daemon, address = self.serve()

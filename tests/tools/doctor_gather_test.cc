@@ -177,7 +177,7 @@ TEST_F(GatherTest, TriesAddresses) {
   EXPECT_TRUE(elsewhere.resolved.ok());
   EXPECT_FALSE(elsewhere.is_here);
   EXPECT_FALSE(elsewhere.is_loopback);
-  EXPECT_FALSE(GatherEtcdMember("127.0.0.1:1", "", "k").connected.ok());
+  EXPECT_FALSE(GatherEtcdMember("127.0.0.1:1", {}).connected.ok());
   const CoordinatorFacts nobody = GatherCoordinator("127.0.0.1:1", {});
   EXPECT_TRUE(nobody.is_loopback);
   EXPECT_FALSE(nobody.connected.ok());

@@ -318,11 +318,21 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
          f->coordinators[0] = Silent("a:7070", absl::OkStatus());
          f->coordinators[0].resolved = absl::NotFoundError("the name");
        }},
-      {"coordinator", error, "it serves plaintext", "--tls on both sides",
+      {"coordinator", error, "it serves plaintext", "^start it with --tls$",
        [](Facts* f) {
          f->coordinators = {Silent("a:7070", absl::OkStatus())};
-         f->coordinators[0].tls =
-             absl::FailedPreconditionError("it serves plaintext");
+         f->coordinators[0].tls = {"it serves plaintext",
+                                   "start it with --tls"};
+       }},
+      {"coordinator", error, "not signed", "certs renew",
+       [](Facts* f) {
+         f->coordinators = {Silent("a:7070", absl::OkStatus())};
+         f->coordinators[0].tls = {"not signed", ""};
+       }},
+      {"coordinator", error, "a:7070 speaks gRPC", "--health_address",
+       [](Facts* f) {
+         f->coordinators = {Silent("a:7070", absl::OkStatus())};
+         f->coordinators[0].met = absl::UnimplementedError("");
        }},
       {"coordinator", error, "a:7070 is no coordinator", "journalctl",
        [](Facts* f) {
@@ -400,7 +410,8 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) { f->journal->is_on_network = true; }},
       {"etcd", warning, "e2:2379: refused", "endpoint health",
        [](Facts* f) {
-         f->etcd[1] = {"e2:2379", absl::UnavailableError("refused")};
+         f->etcd[1] = {.address = "e2:2379",
+                       .connected = absl::UnavailableError("refused")};
        }},
       {"etcd", warning, "e2:2379 accepts connections and does not answer",
        "endpoint health",
@@ -422,10 +433,15 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        }},
       {"etcd", error, "CORRUPT", "alarm list",
        [](Facts* f) { f->etcd[2].says->is_corrupt = true; }},
-      {"etcd", error, "etcd at e2:2379 serves TLS", "--etcd-tls",
+      {"etcd", error, "etcd at e2:2379 serves TLS", "^use --etcd_tls$",
        [](Facts* f) {
-         f->etcd[1] = {"e2:2379", absl::FailedPreconditionError(
-                                      "etcd at e2:2379 serves TLS")};
+         f->etcd[1].says = absl::UnavailableError("not asked");
+         f->etcd[1].tls = {"etcd at e2:2379 serves TLS", "use --etcd_tls"};
+       }},
+      {"etcd", error, "e2:2379: not signed", "--etcd-tls DIR",
+       [](Facts* f) {
+         f->etcd[1].says = absl::UnavailableError("not asked");
+         f->etcd[1].tls = {"e2:2379: not signed", ""};
        }},
       {"etcd", error, "has no prefix", "high-availability.md",
        [](Facts* f) {
@@ -448,7 +464,8 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
 TEST(DoctorTest, WithoutAMajorityOfEtcdEachMemberIsAnError) {
   Facts facts = Healthy();
   for (int i : {0, 2}) {
-    facts.etcd[i] = {"e:2379", absl::UnavailableError("refused")};
+    facts.etcd[i] = {.address = "e:2379",
+                     .connected = absl::UnavailableError("refused")};
   }
   // The others confirm what the second says, though this host does not reach
   // them.
@@ -456,6 +473,19 @@ TEST(DoctorTest, WithoutAMajorityOfEtcdEachMemberIsAnError) {
   EXPECT_EQ(CountOf(Diagnose(facts), Severity::kWarning), 2);
   facts.etcd[1].says->read = absl::UnavailableError("no leader");
   EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 3);
+}
+
+TEST(DoctorTest, CertificatesThatCannotBeUsedAreSaidOnce) {
+  Facts facts = Healthy();
+  facts.tls[0].usable = absl::FailedPreconditionError("expired");
+  facts.coordinators = {Silent("a:7070", absl::OkStatus())};
+  facts.coordinators[0].lacks_certificates = true;
+  facts.etcd = {{.address = "e1:2379", .connected = {}}};
+  facts.etcd[0].lacks_certificates = true;
+  EXPECT_EQ(OnlyBad(facts).check, "tls");
+  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kSkipped), 2);
+  facts.coordinators[0].connected = absl::UnavailableError("refused");
+  EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 2);
 }
 
 TEST(DoctorTest, OneCoordinatorOfSeveralSuffices) {

@@ -84,6 +84,14 @@ void GatherSecrets(const DoctorOptions& options, doctor::Facts* facts) {
   }
 }
 
+// Whether those in the folder cannot be used, which a finding of its own says.
+bool LacksCertificates(const doctor::Facts& facts, const std::string& folder) {
+  return std::any_of(facts.tls.begin(), facts.tls.end(),
+                     [&folder](const doctor::TlsFacts& one) {
+                       return one.folder == folder && !one.usable.ok();
+                     });
+}
+
 void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
   if (options.journal.empty() || options.journal == "memory") return;
   if (!absl::StartsWith(options.journal, etcd::kScheme)) {
@@ -94,9 +102,12 @@ void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
       options.journal, options.etcd_tls_folder, /*insecure=*/false);
   facts->etcd_url = url.status();
   if (!url.ok()) return;
+  const doctor::EtcdAccess access = {
+      .tls_folder = options.etcd_tls_folder,
+      .lacks_certificates = LacksCertificates(*facts, options.etcd_tls_folder),
+      .key = url->LeaderKey()};
   for (const std::string& member : url->members) {
-    facts->etcd.push_back(doctor::GatherEtcdMember(
-        member, options.etcd_tls_folder, url->LeaderKey()));
+    facts->etcd.push_back(doctor::GatherEtcdMember(member, access));
   }
 }
 
@@ -110,6 +121,7 @@ void GatherCoordinators(const DoctorOptions& options, doctor::Facts* facts) {
         std::string(absl::StripAsciiWhitespace(address)),
         {.token = options.token.value_or(""),
          .tls_folder = options.tls_folder,
+         .lacks_certificates = LacksCertificates(*facts, options.tls_folder),
          .job = facts->assignment.job,
          .worker_token = secret.value_or("")}));
   }

@@ -107,11 +107,18 @@ Finding JudgeMember(const EtcdMember& member, bool any_serves) {
             absl::StrCat(member.address, " is etcd ", member.says->version,
                          " and has a leader")};
   }
-  if (absl::IsFailedPrecondition(member.connected)) {
-    return {Severity::kError, std::string(member.connected.message()),
-            "lockstepd ends at its start",
-            "--etcd-tls DIR, with ca.crt, tls.crt and tls.key for etcd's "
-            "clients, if etcd serves TLS"};
+  if (member.connected.ok() && member.lacks_certificates) {
+    return {Severity::kSkipped,
+            absl::StrCat(member.address,
+                         " accepts connections, and was not asked: the "
+                         "certificates of --etcd-tls cannot be used")};
+  }
+  if (member.tls) {
+    return {Severity::kError, member.tls->what, "lockstepd ends at its start",
+            member.tls->remedy.empty()
+                ? "--etcd-tls DIR, with ca.crt of etcd's authority, and with "
+                  "tls.crt and tls.key for a client of etcd"
+                : member.tls->remedy};
   }
   if (member.says.ok() && IsRefused(member.says->read)) {
     return {Severity::kError,

@@ -50,12 +50,21 @@ Finding Unreachable(const CoordinatorFacts& one) {
 }
 
 Finding NotSpokenTo(const CoordinatorFacts& one) {
-  if (!one.tls.ok()) {
-    return {Severity::kError, std::string(one.tls.message()),
-            "no connection can be made",
-            "the same --tls on both sides: folders that one lockstepctl certs "
-            "init made; lockstepctl certs renew CERTS --host NAME for an "
-            "expired one, or for another name"};
+  if (one.tls) {
+    return {Severity::kError, one.tls->what, "no connection can be made",
+            one.tls->remedy.empty()
+                ? "folders that one lockstepctl certs init made, on both "
+                  "sides; lockstepctl certs renew CERTS --host NAME for an "
+                  "expired certificate, or for another name"
+                : one.tls->remedy};
+  }
+  if (absl::IsUnimplemented(one.met.status())) {
+    return {Severity::kError,
+            absl::StrCat("what listens at ", one.address,
+                         " speaks gRPC, and is no coordinator"),
+            "workers are refused in Session::Join",
+            "--address HOST:PORT of lockstepd's --listen: it may be that of "
+            "its --health_address"};
   }
   return {Severity::kError,
           absl::StrCat("what listens at ", one.address,
@@ -64,6 +73,12 @@ Finding NotSpokenTo(const CoordinatorFacts& one) {
           "workers wait for it in Session::Join, and fail after 30s",
           "look at the log of lockstepd there: journalctl -u lockstepd, "
           "kubectl logs"};
+}
+
+std::string OnlyConnected(const std::string& address) {
+  return absl::StrCat(address,
+                      " accepts connections, and was not asked: the "
+                      "certificates cannot be used");
 }
 
 std::string Self(const ctl::Introduction& met) {
@@ -170,6 +185,8 @@ Findings CheckCoordinators(const Facts& facts) {
                         "down")});
     } else if (!one.resolved.ok() || !one.connected.ok()) {
       findings.push_back(Unreachable(one));
+    } else if (one.lacks_certificates) {
+      findings.push_back({Severity::kSkipped, OnlyConnected(one.address)});
     } else {
       findings.push_back(NotSpokenTo(one));
     }

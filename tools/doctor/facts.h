@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/tls/certificate.h"
+#include "base/tls/probe.h"
 #include "client/transport/shm/available_memory.h"
 #include "server/etcd/access/member_status.h"
 #include "tools/rpc/admin_client.h"
@@ -106,7 +107,9 @@ struct CoordinatorFacts {
   bool is_loopback = false;
   absl::Status resolved;
   absl::Status connected;
-  absl::Status tls;
+  // The client's certificates cannot be used: it was only connected to.
+  bool lacks_certificates = false;
+  std::optional<tls::TlsFault> tls;
   std::optional<tls::CertificateFacts> shown;
   absl::StatusOr<ctl::Introduction> met = absl::UnavailableError("not asked");
   // Whether workers may join with the token that --worker-token-file makes.
@@ -139,8 +142,10 @@ struct JournalFolderFacts {
 
 struct EtcdMember {
   std::string address;
-  // FailedPrecondition: it is there, and a coordinator ends at its start.
   absl::Status connected;
+  // The certificates of --etcd-tls cannot be used: it was only connected to.
+  bool lacks_certificates = false;
+  std::optional<tls::TlsFault> tls;
   absl::StatusOr<etcd::MemberStatus> says = absl::UnavailableError("not asked");
 };
 

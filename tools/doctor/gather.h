@@ -43,8 +43,9 @@ JournalFolderFacts GatherJournal(const std::string& folder);
 // --- Network (gather_network.cc) ---
 struct CoordinatorAccess {
   std::string token;
-  std::string tls_folder;  // empty: plaintext
-  std::string job;         // whose worker the token may be; may be empty
+  std::string tls_folder;           // empty: plaintext
+  bool lacks_certificates = false;  // those in the folder cannot be used
+  std::string job;  // whose worker the token may be; may be empty
   // The workers' token of the coordinator, of which a launcher makes the token
   // of the job. Empty: not known.
   std::string worker_token;
@@ -53,11 +54,13 @@ CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);
 HostAddressFacts GatherHostAddress(const std::string& text);
 ListenFacts GatherListen(const std::string& address);
-// `tls_folder`: lockstepd's --etcd_tls. `key`: of the journal there, which is
-// read.
+struct EtcdAccess {
+  std::string tls_folder;  // lockstepd's --etcd_tls
+  bool lacks_certificates = false;
+  std::string key;  // of the journal there, which is read
+};
 EtcdMember GatherEtcdMember(const std::string& address,
-                            const std::string& tls_folder,
-                            const std::string& key);
+                            const EtcdAccess& access);
 
 }  // namespace lockstep::doctor
 

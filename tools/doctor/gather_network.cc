@@ -147,12 +147,14 @@ CoordinatorFacts GatherCoordinator(const std::string& address,
   facts.is_loopback = IsOnLoopback(resolved);
   facts.connected = ConnectToAny(resolved);
   if (!facts.connected.ok()) return facts;
-  facts.tls = tls::ProbeTls({address}, access.tls_folder);
+  facts.lacks_certificates = access.lacks_certificates;
+  if (facts.lacks_certificates) return facts;
+  facts.tls = tls::FindTlsFault({address}, access.tls_folder);
   if (const auto shown = tls::ShownCertificate(address, access.tls_folder);
       shown.ok()) {
     facts.shown = *shown;
   }
-  if (!facts.tls.ok()) return facts;
+  if (facts.tls) return facts;
   // gRPC aborts without them.
   if (absl::Status files = RequireOpenFiles(proto::kFilesOfGrpc); !files.ok()) {
     facts.met = files;
@@ -197,24 +199,27 @@ ListenFacts GatherListen(const std::string& address) {
 }
 
 EtcdMember GatherEtcdMember(const std::string& address,
-                            const std::string& tls_folder,
-                            const std::string& key) {
-  EtcdMember member{.address = address, .connected = {}};
+                            const EtcdAccess& access) {
+  EtcdMember member;
+  member.address = address;
   const Resolved resolved = Resolve(Split(address));
   member.connected =
       resolved.status.ok() ? ConnectToAny(resolved) : resolved.status;
-  if (!member.connected.ok()) return member;
-  member.connected = etcd::ProbeMembers({address}, tls_folder);
-  if (!member.connected.ok()) return member;
-  const auto credentials = proto::ClientCredentials::Make(tls_folder, {});
-  member.connected = credentials.status();
-  if (!member.connected.ok()) return member;
-  if (absl::Status files = RequireOpenFiles(proto::kFilesOfGrpc); !files.ok()) {
-    member.says = files;
+  member.lacks_certificates = access.lacks_certificates;
+  if (!member.connected.ok() || member.lacks_certificates) return member;
+  member.tls =
+      tls::FindTlsFault({address}, access.tls_folder, etcd::EtcdWords());
+  if (member.tls) return member;
+  const auto credentials =
+      proto::ClientCredentials::Make(access.tls_folder, {});
+  absl::Status ready = RequireOpenFiles(proto::kFilesOfGrpc);
+  if (ready.ok()) ready = credentials.status();
+  if (!ready.ok()) {
+    member.says = ready;
     return member;
   }
-  member.says =
-      etcd::AskMember(address, (*credentials)->Current(), key, kAnswerTimeout);
+  member.says = etcd::AskMember(address, (*credentials)->Current(), access.key,
+                                kAnswerTimeout);
   return member;
 }
 

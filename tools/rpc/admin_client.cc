@@ -306,7 +306,10 @@ absl::StatusOr<Introduction> AdminClient::Meet(const JobName& job) {
     if (milliseconds) met.time = absl::FromUnixMillis(*milliseconds);
     return status;
   });
-  if (absl::IsUnavailable(met.as_operator)) return met.as_operator;
+  if (absl::IsUnavailable(met.as_operator) ||
+      absl::IsUnimplemented(met.as_operator)) {
+    return met.as_operator;
+  }
   met.as_worker = AskAsWorker(job);
   return met;
 }

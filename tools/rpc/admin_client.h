@@ -56,7 +56,8 @@ class AdminClient {
   absl::StatusOr<std::vector<JobSummary>> ListJobs();
   absl::StatusOr<std::vector<LimitUse>> ListLimits();
   // Changes nothing. `job`: the one whose worker the caller may be; it need not
-  // exist. Unavailable if nobody answers.
+  // exist. Unavailable if nobody answers; Unimplemented if what answers is no
+  // coordinator.
   absl::StatusOr<Introduction> Meet(const JobName& job);
   // A worker's call that changes nothing: OK for who may join the job, which
   // need not exist.

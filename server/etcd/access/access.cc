@@ -1,7 +1,6 @@
 #include "server/etcd/access/access.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/tls/probe.h"
 
 namespace lockstep::etcd {
 
@@ -20,16 +19,19 @@ absl::StatusOr<Url> UrlThatMayBeAsked(absl::string_view text,
       "--insecure if the network is trusted"));
 }
 
+tls::ProbedServer EtcdWords() {
+  return {
+      .name = "etcd",
+      .role = "a server",
+      .if_it_serves_tls =
+          "use --etcd_tls DIR, with ca.crt, tls.crt and "
+          "tls.key for etcd's clients",
+      .if_it_serves_plaintext = "leave out --etcd_tls, or let etcd serve TLS"};
+}
+
 absl::Status ProbeMembers(const std::vector<std::string>& members,
                           const std::string& tls_folder) {
-  return tls::ProbeTls(
-      members, tls_folder,
-      {.name = "etcd",
-       .role = "a server",
-       .if_it_serves_tls = "use --etcd_tls DIR, with ca.crt, tls.crt and "
-                           "tls.key for etcd's clients",
-       .if_it_serves_plaintext =
-           "leave out --etcd_tls, or let etcd serve TLS"});
+  return tls::ProbeTls(members, tls_folder, EtcdWords());
 }
 
 }  // namespace lockstep::etcd

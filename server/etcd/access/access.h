@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/tls/probe.h"
 #include "server/etcd/access/url.h"
 
 namespace lockstep::etcd {
@@ -21,6 +22,9 @@ namespace lockstep::etcd {
 absl::StatusOr<Url> UrlThatMayBeAsked(absl::string_view text,
                                       const std::string& tls_folder,
                                       bool insecure);
+
+// The words for etcd in what tls::ProbeTls and tls::FindTlsFault find.
+tls::ProbedServer EtcdWords();
 
 // FailedPrecondition: no connection can be made, as one side speaks TLS and the
 // other does not, or does not accept the other's certificate. Blocks as
