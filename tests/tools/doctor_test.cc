@@ -547,9 +547,20 @@ TEST(DoctorTest, ACertificateOfADayIsNotAlwaysAboutToExpire) {
   };
   EXPECT_FALSE(expires(absl::Hours(24), absl::Hours(7)));
   EXPECT_TRUE(expires(absl::Hours(24), absl::Hours(5)));
+  EXPECT_FALSE(expires(absl::Hours(24 * 7), absl::Hours(43)));
+  EXPECT_TRUE(expires(absl::Hours(24 * 7), absl::Hours(41)));
+  EXPECT_FALSE(expires(absl::Hours(24 * 30), absl::Hours(24 * 8)));
+  EXPECT_TRUE(expires(absl::Hours(24 * 30), absl::Hours(24 * 7)));
   EXPECT_FALSE(expires(absl::Hours(24 * 365), absl::Hours(24 * 15)));
   EXPECT_TRUE(expires(absl::Hours(24 * 365), absl::Hours(24 * 13)));
   EXPECT_TRUE(expires(absl::Hours(24 * 365), -absl::Hours(1)));
+}
+
+TEST(DoctorTest, ACertificateThatIsWellSaysHowLongItIs) {
+  Facts facts = Healthy();
+  facts.tls[0].certificate = Certificate(-4, 3);
+  EXPECT_THAT(ReportAsText(CheckTls(facts)),
+              ContainsRegex("ok .*valid until .*, in 3 days"));
 }
 
 TEST(DoctorTest, WhatAShellWouldChangeIsQuoted) {

@@ -52,7 +52,8 @@ class DoctorArguments {
                "lockstepd's --etcd_tls");
     doctor
         .Add("--expires-within", &days_,
-             "Days in which a certificate that expires is a warning")
+             "Days in which a certificate that expires is a warning, in the "
+             "last quarter of its life")
         .Between(0, 3650)
         .ShowDefault();
     doctor.AddFlag("--strict", &options_.strict,

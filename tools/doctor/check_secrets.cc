@@ -60,11 +60,11 @@ Findings CheckTls(const Facts& facts) {
         own.hosts.empty()
             ? ""
             : absl::StrCat(" for ", absl::StrJoin(own.hosts, ", ")),
-        " is valid until ", DayText(own.until));
+        " is valid until ", DayText(own.until), ", ",
+        LeftText(own.until, facts.now));
     if (ExpiresSoon(own, facts.assignment.expires_within, facts.now)) {
       findings.push_back(
-          {Severity::kWarning,
-           absl::StrCat(about, ", ", LeftText(own.until, facts.now)),
+          {Severity::kWarning, about,
            "after that no new connection can be made: workers do not resume "
            "when the coordinator restarts",
            RenewFix(tls.folder)});
