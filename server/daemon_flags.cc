@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/token_gate.h"
 
 namespace lockstep {
@@ -91,18 +91,11 @@ absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
       return parsed.status();
     }
   }
-  if (flags.token_file.empty() && !flags.worker_token_file.empty()) {
-    return absl::InvalidArgumentError(
-        "--worker_token_file needs --token_file: without it everybody is an "
-        "operator");
-  }
-  if (!flags.token_file.empty()) {
-    options.token_files = {.operators = flags.token_file,
-                           .workers = flags.worker_token_file};
-    auto tokens = rpc::ReadTokens(options.token_files);
-    if (!tokens.ok()) return tokens.status();
-    options.gate = rpc::TokenGate(*std::move(tokens));
-  }
+  options.token_files = {.operators = flags.token_file,
+                         .workers = flags.worker_token_file};
+  auto tokens = rpc::ReadTokens(options.token_files);
+  if (!tokens.ok()) return tokens.status();
+  options.gate = rpc::TokenGate(*std::move(tokens));
   return options;
 }
 

@@ -28,6 +28,7 @@
 #include "proto/codec.h"
 #include "proto/grpc_process.h"
 #include "proto/plan_chunks.h"
+#include "server/access/may_listen.h"
 #include "server/core/coordinator.h"
 #include "server/daemon_flags.h"
 #include "server/journal/sqlite_store.h"
@@ -205,7 +206,9 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
                    absl::Duration adoption_window, const sigset_t& signals,
                    FileSystem* files, const Voices& voices) {
   observe::Log* const log = voices.log;
-  if (absl::Status may = rpc::MayListen(options); !may.ok()) return may;
+  const absl::Status may =
+      rpc::MayListen(options.listen, options.tls_folder, options.insecure);
+  if (!may.ok()) return may;
   const std::string short_tokens =
       rpc::WarningOfShortTokens(options.gate.tokens());
   if (!short_tokens.empty()) log->Warning(short_tokens);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/text/utf8.h"
 #include "base/tls/certificate.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 
 namespace lockstep::rpc {
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/server.h"
 
 namespace lockstep::rpc {

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/connection_limit.h"
 #include "server/rpc/limits.h"
 

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/listener.h"
 #include "server/rpc/server.h"

@@ -23,7 +23,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 
 namespace lockstep::rpc {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 
 namespace lockstep::rpc {
 namespace {

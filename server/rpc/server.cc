@@ -10,6 +10,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "proto/grpc_process.h"
+#include "server/access/may_listen.h"
 #include "server/rpc/admin_service.h"
 #include "server/rpc/coordinator_service.h"
 #include "server/rpc/listening_server.h"
@@ -33,20 +34,6 @@ void SetKeepalive(grpc::ServerBuilder* builder) {
 
 }  // namespace
 
-absl::Status MayListen(const ServerOptions& options) {
-  const bool safe = options.insecure || !options.tls_folder.empty() ||
-                    IsLoopback(options.listen);
-  if (safe) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      ToString(options.listen),
-      " can be reached from other machines, and there are no certificates for "
-      "TLS. Make some and use them:\n"
-      "  lockstepctl certs init certs --host NAME\n"
-      "  lockstepd --tls certs/coordinator ...\n"
-      "where NAME is how others reach this host. Or listen on 127.0.0.1, or "
-      "say --insecure if the network is trusted"));
-}
-
 struct Server::Parts {
   LiveTokens tokens;
   RpcLimits limits;
@@ -60,7 +47,8 @@ struct Server::Parts {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, runtime::CoordinatorLoop* loop) {
-  const absl::Status may = MayListen(options);
+  const absl::Status may =
+      MayListen(options.listen, options.tls_folder, options.insecure);
   if (!may.ok()) return may;
   auto parts = absl::WrapUnique(
       new Parts{.tokens = LiveTokens({.gate = options.gate,

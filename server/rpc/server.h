@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "protocol/ids.h"
 #include "protocol/limit_use.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/limits.h"
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
@@ -54,10 +54,6 @@ struct ServerOptions {
   // Called on any thread. May be empty.
   std::function<void(const std::string&)> on_warning;
 };
-
-// FailedPrecondition: an address that is reachable from other machines, without
-// certificates or `insecure`.
-absl::Status MayListen(const ServerOptions& options);
 
 class Server {
  public:

@@ -4,10 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/join_token.h"
-#include "base/secret_file.h"
-#include "base/text/token_text.h"
 #include "base/text/utf8.h"
 
 namespace lockstep::rpc {
@@ -38,52 +35,7 @@ absl::Status Needed() {
   return absl::UnauthenticatedError("this coordinator needs a token");
 }
 
-absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
-  absl::StatusOr<std::vector<std::string>> tokens = ReadSecretLines(path);
-  if (!tokens.ok()) return tokens;
-  for (const std::string& token : *tokens) {
-    if (absl::Status fit = CheckToken(token, path); !fit.ok()) return fit;
-  }
-  return tokens;
-}
-
-// 64 random bits in hexadecimal digits.
-constexpr size_t kSafeTokenBytes = 16;
-
 }  // namespace
-
-std::string WarningOfShortTokens(const Tokens& tokens) {
-  for (const auto* list : {&tokens.operators, &tokens.workers}) {
-    for (const std::string& token : *list) {
-      if (token.size() >= kSafeTokenBytes) continue;
-      return absl::StrFormat(
-          "a token of %s has %d bytes and may be guessed: make one with "
-          "openssl rand -hex 32",
-          list == &tokens.operators ? "operators" : "workers", token.size());
-    }
-  }
-  return "";
-}
-
-absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files) {
-  Tokens tokens;
-  if (files.empty()) return tokens;
-  absl::StatusOr<std::vector<std::string>> own = ReadLines(files.operators);
-  if (!own.ok()) return own.status();
-  tokens.operators = *std::move(own);
-  if (files.workers.empty()) return tokens;
-  absl::StatusOr<std::vector<std::string>> workers = ReadLines(files.workers);
-  if (!workers.ok()) return workers.status();
-  tokens.workers = *std::move(workers);
-  for (const std::string& token : tokens.workers) {
-    if (!IsOneOf(token, tokens.operators)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        files.operators, " and ", files.workers,
-        " hold the same token: give workers one of their own, or leave out "
-        "their file"));
-  }
-  return tokens;
-}
 
 absl::StatusOr<Admission> TokenGate::AdmitOperator(
     const CallerIdentity& caller, absl::string_view job,

@@ -34,38 +34,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/access/token_files.h"
 #include "server/rpc/caller.h"
 
 namespace lockstep::rpc {
-
-struct TokenFiles {
-  std::string operators;  // a path; empty: no file, and no tokens
-  std::string workers;    // may be empty
-
-  bool empty() const { return operators.empty(); }
-};
 
 // The tokens that admit callers, and what each of them opens.
 struct Admission {
   std::string token;       // that identifies the caller to the core
   std::string credential;  // for people: "operator token 1"; empty: none
 };
-
-// Each list has the newest token first.
-struct Tokens {
-  std::vector<std::string> operators;  // empty: every call is admitted
-  std::vector<std::string> workers;
-
-  bool operator==(const Tokens&) const = default;
-};
-
-// The lines of the files. Errors of ReadSecretLines; InvalidArgument if a token
-// is in both files.
-absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files);
-
-// What is wrong with tokens that are so short that they can be guessed, for
-// people; empty: none is.
-std::string WarningOfShortTokens(const Tokens& tokens);
 
 class TokenGate {
  public:

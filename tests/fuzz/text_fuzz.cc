@@ -13,7 +13,7 @@
 #include "lockstep/mesh.h"
 #include "plan/plan_json.h"
 #include "protocol/tensor_type.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 #include "server/rpc/http_request.h"
 #include "spec/parameter_list.h"
 #include "spec/spec_text.h"

@@ -13,7 +13,7 @@
 
 #include "base/file_descriptor.h"
 #include "gtest/gtest.h"
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 
 namespace lockstep::rpc {
 

@@ -1,7 +1,7 @@
 // Parses and formats HOST:PORT.
 
-#ifndef LOCKSTEP_SERVER_RPC_ADDRESS_H_
-#define LOCKSTEP_SERVER_RPC_ADDRESS_H_
+#ifndef LOCKSTEP_SERVER_ACCESS_ADDRESS_H_
+#define LOCKSTEP_SERVER_ACCESS_ADDRESS_H_
 
 #include <string>
 
@@ -29,4 +29,4 @@ bool IsLoopback(const Address& address);
 
 }  // namespace lockstep::rpc
 
-#endif  // LOCKSTEP_SERVER_RPC_ADDRESS_H_
+#endif  // LOCKSTEP_SERVER_ACCESS_ADDRESS_H_

@@ -1,4 +1,4 @@
-#include "server/rpc/address.h"
+#include "server/access/address.h"
 
 #include <arpa/inet.h>
 
