@@ -221,6 +221,42 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.expect(found["listen"], "error", "another process", "ss -ltnp")
 
+    def test_what_lockstepd_would_refuse(self):
+        operator, workers, _ = self.write_tokens()
+        same = self.write_token("same", workers.read_text())
+        for words, check, says in (
+                (["--listen", "0.0.0.0:0"], "listen", "can be reached from other machines"),
+                (["--listen", "127.0.0.1:99999"], "listen", "127.0.0.1:99999"),
+                (["--listen", "127.0.0.1:0", "--worker-token-file", workers], "token", "needs --token_file"),
+                (["--listen", "127.0.0.1:0", "--token-file", same, "--worker-token-file", workers], "token",
+                 "hold the same token")):
+            with self.subTest(words):
+                code, found = doctor(*words)
+                self.assertEqual(code, 1)
+                self.expect(found[check], "error", says)
+                flags = [str(word).replace("token-file", "token_file").replace("worker-", "worker_") for word in words]
+                self.assertIn(run(BIN / "lockstepd", *flags).returncode, (1, 2))
+        for words in (["0.0.0.0:0", "--insecure"],
+                      ["127.0.0.1:0", "--token-file", operator, "--worker-token-file", workers]):
+            self.assertEqual(doctor("--listen", *words)[0], 0, words)
+
+    def test_what_run_would_refuse(self):
+        spec = Path(self.folder) / "job.yaml"
+        spec.write_text("name: j\nmesh: {data: 4}\n")
+        for words, says in ((["-n", "3"], "has 4 ranks"), (["-n", "8"], "has 4 ranks"),
+                            (["-n", "2", "--nodes", "3"], "starts 6 workers"),
+                            (["-n", "4", "--job", "k"], "names the job j")):
+            with self.subTest(words):
+                code, found = doctor("--spec", spec, *words)
+                self.assertEqual(code, 1)
+                self.expect(found["spec"], "error", says)
+                done = run(BIN / "lockstepctl", "--address", NOBODY, "run", "--spec", spec, *words, "--", "true")
+                self.assertEqual(done.returncode, 2)
+        for words in ([], ["-n", "4"], ["-n", "2"], ["-n", "2", "--nodes", "2"]):
+            self.expect(doctor("--spec", spec, *words)[1]["spec"], "ok")
+        for address in ("0.0.0.0", "::"):
+            self.expect(doctor("--host-address", address)[1]["host address"], "error", address)
+
     def test_few_files(self):
         code, found = doctor("-n", "8", limits=[(resource.RLIMIT_NOFILE, 40)])
         self.assertEqual(code, 1)

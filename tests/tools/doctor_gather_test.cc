@@ -165,11 +165,40 @@ TEST_F(GatherTest, ReadsAJournalUnlessADaemonUsesIt) {
   EXPECT_FALSE(GatherJournal(root_ + "/file").is_folder);
 }
 
+ListenFacts Listen(const std::string& address) {
+  return GatherListen(address, "", /*insecure=*/false);
+}
+
+TEST_F(GatherTest, KnowsWhereLockstepdWouldListen) {
+  for (const char* none : {"127.0.0.1:99999", "127.0.0.1", ":7070"}) {
+    EXPECT_FALSE(Listen(none).parsed.ok()) << none;
+  }
+  EXPECT_TRUE(Listen("127.0.0.1:0").allowed.ok());
+  EXPECT_FALSE(Listen("0.0.0.0:0").allowed.ok());
+  EXPECT_TRUE(GatherListen("0.0.0.0:0", "", /*insecure=*/true).allowed.ok());
+  EXPECT_TRUE(
+      GatherListen("0.0.0.0:0", "/tls", /*insecure=*/false).allowed.ok());
+}
+
+TEST_F(GatherTest, ComparesTheTwoFilesOfTokens) {
+  fs::create_directories(root_);
+  const std::string operators = root_ + "/operators";
+  const std::string workers = root_ + "/workers";
+  ASSERT_TRUE(WriteSecretFile(operators, std::string(64, 'a')).ok());
+  ASSERT_TRUE(WriteSecretFile(workers, "short").ok());
+  EXPECT_EQ(GatherDaemonTokens(operators, "").warning, "");
+  EXPECT_THAT(GatherDaemonTokens(operators, workers).warning,
+              HasSubstr("5 bytes"));
+  EXPECT_TRUE(GatherDaemonTokens("", "").usable.ok());
+  EXPECT_FALSE(GatherDaemonTokens("", workers).usable.ok());
+  EXPECT_FALSE(GatherDaemonTokens(operators, operators).usable.ok());
+}
+
 TEST_F(GatherTest, TriesAddresses) {
-  EXPECT_TRUE(GatherListen("127.0.0.1:0").bound.ok());
-  EXPECT_TRUE(GatherListen("[::1]:0").bound.ok() ||
+  EXPECT_TRUE(Listen("127.0.0.1:0").bound.ok());
+  EXPECT_TRUE(Listen("[::1]:0").bound.ok() ||
               !fs::exists("/proc/net/if_inet6"));
-  EXPECT_FALSE(GatherListen("192.0.2.1:0").bound.ok());  // of no host
+  EXPECT_FALSE(Listen("192.0.2.1:0").bound.ok());  // of no host
   const HostAddressFacts loopback = GatherHostAddress("localhost");
   EXPECT_TRUE(loopback.is_here);
   EXPECT_TRUE(loopback.is_loopback);
@@ -177,6 +206,9 @@ TEST_F(GatherTest, TriesAddresses) {
   EXPECT_TRUE(elsewhere.resolved.ok());
   EXPECT_FALSE(elsewhere.is_here);
   EXPECT_FALSE(elsewhere.is_loopback);
+  EXPECT_FALSE(elsewhere.is_any);
+  EXPECT_TRUE(GatherHostAddress("0.0.0.0").is_any);
+  EXPECT_TRUE(GatherHostAddress("::").is_any);
   EXPECT_FALSE(GatherEtcdMember("127.0.0.1:1", {}).connected.ok());
   const CoordinatorFacts nobody = GatherCoordinator("127.0.0.1:1", {});
   EXPECT_TRUE(nobody.is_loopback);
@@ -194,7 +226,7 @@ TEST_F(GatherTest, APortInUseIsNamedSo) {
   ASSERT_EQ(listen(fd, 1), 0);
   getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size);
   const std::string address = absl::StrCat("127.0.0.1:", ntohs(own.sin_port));
-  EXPECT_TRUE(absl::IsAlreadyExists(GatherListen(address).bound));
+  EXPECT_TRUE(absl::IsAlreadyExists(Listen(address).bound));
   close(fd);
 }
 

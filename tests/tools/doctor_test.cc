@@ -82,6 +82,7 @@ Facts Healthy() {
   facts.host = HostFacts{.name = "node-1", .loopback = ""};
   facts.host_address = HostAddressFacts{.text = "10.0.0.1",
                                         .resolved = absl::OkStatus(),
+                                        .is_any = false,
                                         .is_loopback = false,
                                         .is_here = true};
   facts.tls = {{.folder = "/tls",
@@ -93,7 +94,8 @@ Facts Healthy() {
                    .usable = absl::OkStatus(),
                    .tokens = 1}};
   facts.coordinators = {Coordinator("a:7070"), Coordinator("b:7070")};
-  facts.listen = ListenFacts{.address = "0.0.0.0:7070", .bound = {}};
+  facts.listen = ListenFacts{};
+  facts.listen->address = "0.0.0.0:7070";
   JournalFolderFacts journal;
   journal.folder = "/journal";
   journal.exists = true;
@@ -159,6 +161,10 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
   const std::vector<Sick> all = {
       {"spec", error, "line 3", "spec.md",
        [](Facts* f) { f->spec = absl::InvalidArgumentError("line 3"); }},
+      {"spec", error, "-n 3, but mesh", "--nodes M",
+       [](Facts* f) {
+         f->spec_fits = absl::InvalidArgumentError("-n 3, but mesh");
+       }},
       {"memory", error, "not enough shared memory: 100.0 MiB.*control group",
        "resources.limits.memory",
        [](Facts* f) { f->machine->room.group = 100 * kMiB; }},
@@ -279,6 +285,15 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
                          .usable = absl::InvalidArgumentError("LOCKSTEP_TOKEN"),
                          .tokens = 1};
        }},
+      {"token", error, "hold the same token", "openssl rand",
+       [](Facts* f) {
+         f->daemon_tokens = {absl::InvalidArgumentError("hold the same token"),
+                             ""};
+       }},
+      {"token", warning, "may be guessed", "openssl rand",
+       [](Facts* f) {
+         f->daemon_tokens = {absl::OkStatus(), "it may be guessed"};
+       }},
       {"host name", warning, "127.0.1.1 for this host's name, node-1",
        "LOCKSTEP_HOST_ADDRESS",
        [](Facts* f) { f->host->loopback = "127.0.1.1"; }},
@@ -290,6 +305,16 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) { f->host_address->is_here = false; }},
       {"host address", warning, "10.0.0.1 is loopback", "ip -brief",
        [](Facts* f) { f->host_address->is_loopback = true; }},
+      {"host address", error, "10.0.0.1 stands for every", "ip -brief",
+       [](Facts* f) { f->host_address->is_any = true; }},
+      {"listen", error, "port", "up to 65535",
+       [](Facts* f) {
+         f->listen->parsed = absl::InvalidArgumentError("port");
+       }},
+      {"listen", error, "0.0.0.0:7070 can be reached", "--tls DIR.*--insecure",
+       [](Facts* f) {
+         f->listen->allowed = absl::FailedPreconditionError("no");
+       }},
       {"listen", error, "0.0.0.0:7070: another process", "sport = :7070",
        [](Facts* f) {
          f->listen->bound = absl::AlreadyExistsError("another process");

@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_TOOLS_CTL_DOCTOR_ARGUMENTS_H_
 #define LOCKSTEP_TOOLS_CTL_DOCTOR_ARGUMENTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -18,9 +19,14 @@ class DoctorArguments {
  public:
   explicit DoctorArguments(const ProgramCommand& doctor) : command_(doctor) {
     doctor::Assignment& assignment = options_.assignment;
-    doctor.Add("-n,--workers", &assignment.workers, "That run on this host")
+    doctor.Add("-n,--workers", &options_.workers, "That run on this host")
         .Between(1, 4096)
-        .ShowDefault();
+        .ShowDefault("1");
+    doctor
+        .Add("--nodes", &options_.nodes,
+             "Hosts of the job, each with as many workers")
+        .Between(1, 4096)
+        .ShowDefault("as many as the ranks of the spec need");
     doctor.Add("-f,--spec", &options_.spec_file,
                "Of their job, YAML or JSON: its ranks, and whether it uses "
                "GPUs");
@@ -48,6 +54,8 @@ class DoctorArguments {
                "The coordinator's");
     doctor.Add("--journal", &options_.journal,
                "Of lockstepd: a folder, or etcd://HOST:PORT,.../PREFIX");
+    doctor.AddFlag("--insecure", &options_.insecure,
+                   "lockstepd's: the network is trusted");
     doctor.Add("--etcd-tls", &options_.etcd_tls_folder,
                "lockstepd's --etcd_tls");
     doctor
@@ -65,6 +73,7 @@ class DoctorArguments {
 
   DoctorOptions options() const {
     DoctorOptions options = options_;
+    options.assignment.workers = std::max(options.workers, 1);
     options.assignment.expires_within = days_ * absl::Hours(24);
     return options;
   }

@@ -16,6 +16,7 @@
 #include "server/etcd/access/access.h"
 #include "spec/spec_text.h"
 #include "tools/ctl/print.h"
+#include "tools/ctl/run_job.h"
 #include "tools/doctor/checks.h"
 #include "tools/doctor/gather.h"
 #include "tools/doctor/report.h"
@@ -25,7 +26,24 @@ namespace {
 
 bool UsesGpu(const JobSpec& spec) { return spec.transport == "nccl"; }
 
-void ReadSpec(const std::string& file, doctor::Facts* facts) {
+// Whether `run` would take the spec, of so many ranks.
+absl::Status CompareWithRun(const DoctorOptions& options,
+                            const std::string& spec, int ranks) {
+  if (options.workers == 0) return absl::OkStatus();
+  const int nodes =
+      options.nodes > 0 ? options.nodes : std::max(1, ranks / options.workers);
+  return DecideJob({.workers = options.workers,
+                    .nodes = nodes,
+                    .has_address = true,
+                    .job = options.assignment.job,
+                    .program = "",
+                    .spec_file = options.spec_file},
+                   spec)
+      .status();
+}
+
+void ReadSpec(const DoctorOptions& options, doctor::Facts* facts) {
+  const std::string& file = options.spec_file;
   const auto text = ReadUserFile(file, kHandwrittenBytesMax);
   if (!text.ok()) {
     facts->spec = text.status();
@@ -35,6 +53,7 @@ void ReadSpec(const std::string& file, doctor::Facts* facts) {
   facts->spec = spec.status();
   if (!spec.ok()) return;
   facts->assignment.ranks = spec->mesh.WorldSize();
+  facts->spec_fits = CompareWithRun(options, *text, facts->assignment.ranks);
   facts->assignment.uses_gpu = UsesGpu(*spec);
   if (facts->assignment.job.empty()) facts->assignment.job = spec->name;
 }
@@ -82,6 +101,14 @@ void GatherSecrets(const DoctorOptions& options, doctor::Facts* facts) {
   if (!options.worker_token_file.empty()) {
     facts->tokens.push_back(GatherWorkerTokenFile(options.worker_token_file));
   }
+  const bool all_usable = std::all_of(
+      facts->tokens.begin(), facts->tokens.end(),
+      [](const doctor::TokenFacts& one) { return one.usable.ok(); });
+  if (facts->assignment.serves && all_usable) {
+    facts->daemon_tokens = doctor::GatherDaemonTokens(
+        options.token_is_in_file ? options.token_source : "",
+        options.worker_token_file);
+  }
 }
 
 // Whether those in the folder cannot be used, which a finding of its own says.
@@ -99,7 +126,7 @@ void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
     return;
   }
   const auto url = etcd::UrlThatMayBeAsked(
-      options.journal, options.etcd_tls_folder, /*insecure=*/false);
+      options.journal, options.etcd_tls_folder, options.insecure);
   facts->etcd_url = url.status();
   if (!url.ok()) return;
   const doctor::EtcdAccess access = {
@@ -132,7 +159,7 @@ doctor::Facts GatherAll(const DoctorOptions& options) {
   facts.assignment = options.assignment;
   facts.assignment.serves = !options.listen.empty();
   facts.now = absl::Now();
-  if (!options.spec_file.empty()) ReadSpec(options.spec_file, &facts);
+  if (!options.spec_file.empty()) ReadSpec(options, &facts);
   facts.machine = doctor::GatherMachine();
   if (!facts.assignment.serves) {
     facts.gpu = doctor::GatherGpu(facts.assignment.uses_gpu);
@@ -142,7 +169,8 @@ doctor::Facts GatherAll(const DoctorOptions& options) {
     facts.host_address = doctor::GatherHostAddress(options.host_address);
   }
   if (!options.listen.empty()) {
-    facts.listen = doctor::GatherListen(options.listen);
+    facts.listen = doctor::GatherListen(options.listen, options.tls_folder,
+                                        options.insecure);
   }
   GatherSecrets(options, &facts);
   GatherJournals(options, &facts);

@@ -18,6 +18,9 @@ namespace lockstep::ctl {
 
 struct DoctorOptions {
   doctor::Assignment assignment;
+  // As of `run`, to compare with the mesh. 0: not given; hosts: as many as fit.
+  int workers = 0;
+  int nodes = 0;
   std::string address;  // of coordinators, comma separated; empty: none
   // The token for them, where it is from, and whether that is a file.
   absl::StatusOr<std::string> token = std::string();
@@ -30,6 +33,7 @@ struct DoctorOptions {
   std::string listen;   // not empty: this host is to be a coordinator
   std::string journal;  // a folder, or etcd://...
   std::string etcd_tls_folder;
+  bool insecure = false;  // lockstepd's --insecure
   bool json = false;
   bool strict = false;  // warnings count as errors
 };

@@ -214,6 +214,12 @@ Findings CheckEtcd(const Facts& facts) {
 
 Findings CheckSpec(const Facts& facts) {
   if (!facts.spec) return {};
+  if (facts.spec->ok() && !facts.spec_fits.ok()) {
+    return {{Severity::kError, std::string(facts.spec_fits.message()),
+             "lockstepctl run ends with exit code 2",
+             "-n N --nodes M, of which the product is the number of ranks, or "
+             "another mesh"}};
+  }
   if (facts.spec->ok()) return {{Severity::kOk, "it can be read"}};
   return {{Severity::kError, std::string(facts.spec->message()),
            "no job is created from it", "docs/spec.md has each field"}};

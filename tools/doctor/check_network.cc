@@ -128,6 +128,21 @@ Finding WorkersTokenFinding(const CoordinatorFacts& one) {
           "copy the coordinator's --worker_token_file, and name the copy"};
 }
 
+Finding NotBound(const ListenFacts& listen) {
+  std::string fix =
+      "use an address of this host (ip -brief address), or 0.0.0.0 for all";
+  if (absl::IsAlreadyExists(listen.bound)) {
+    fix = absl::StrCat("ss -ltnp 'sport = :", PortOf(listen.address),
+                       "' names the process");
+  } else if (absl::IsPermissionDenied(listen.bound)) {
+    fix = "use a port above 1023";
+  }
+  return {Severity::kError,
+          absl::StrCat("lockstepd cannot listen at ", listen.address, ": ",
+                       listen.bound.message()),
+          "it would end with exit code 1", std::move(fix)};
+}
+
 Findings JudgeCoordinator(const CoordinatorFacts& one, const Facts& facts) {
   Findings findings = {TokenFinding(one, !facts.assignment.job.empty())};
   if (one.admits_workers) findings.push_back(WorkersTokenFinding(one));
@@ -252,6 +267,13 @@ Findings CheckHostAddress(const Facts& facts) {
     return {{Severity::kError,
              absl::StrCat(own.text, ": ", own.resolved.message()), kWhy, kFix}};
   }
+  if (own.is_any) {
+    return {{Severity::kError,
+             absl::StrCat(own.text,
+                          " stands for every address of a host, and other "
+                          "hosts connect to one"),
+             kWhy, kFix}};
+  }
   if (own.is_loopback && HasRemoteCoordinator(facts)) {
     return {{Severity::kWarning,
              absl::StrCat(own.text,
@@ -271,21 +293,27 @@ Findings CheckHostAddress(const Facts& facts) {
 Findings CheckListen(const Facts& facts) {
   if (!facts.listen) return {};
   const ListenFacts& listen = *facts.listen;
-  if (listen.bound.ok()) {
-    return {{Severity::kOk, absl::StrCat(listen.address, " is free")}};
+  if (!listen.parsed.ok()) {
+    return {{Severity::kError,
+             absl::StrCat("--listen: ", listen.parsed.message()),
+             "lockstepd would end with exit code 2",
+             "HOST:PORT with a port up to 65535, [ADDRESS]:PORT for IPv6"}};
   }
-  const std::string port = PortOf(listen.address);
-  std::string fix =
-      "use an address of this host (ip -brief address), or 0.0.0.0 for all";
-  if (absl::IsAlreadyExists(listen.bound)) {
-    fix = absl::StrCat("ss -ltnp 'sport = :", port, "' names the process");
-  } else if (absl::IsPermissionDenied(listen.bound)) {
-    fix = "use a port above 1023";
+  Findings findings;
+  if (!listen.allowed.ok()) {
+    findings.push_back(
+        {Severity::kError,
+         absl::StrCat(listen.address,
+                      " can be reached from other machines, and there are no "
+                      "certificates for TLS"),
+         "lockstepd would end with exit code 1",
+         "--tls DIR with the folder of a coordinator, of lockstepctl certs "
+         "init CERTS --host NAME; or listen on 127.0.0.1; or --insecure if the "
+         "network is trusted"});
   }
-  return {{Severity::kError,
-           absl::StrCat("lockstepd cannot listen at ", listen.address, ": ",
-                        listen.bound.message()),
-           "it would end with exit code 1", std::move(fix)}};
+  if (!listen.bound.ok()) findings.push_back(NotBound(listen));
+  if (!findings.empty()) return findings;
+  return {{Severity::kOk, absl::StrCat(listen.address, " is free")}};
 }
 
 }  // namespace lockstep::doctor

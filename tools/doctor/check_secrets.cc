@@ -97,6 +97,18 @@ Findings CheckTokens(const Facts& facts) {
                         "calls without a valid token are refused",
                         std::move(fix)});
   }
+  if (!facts.daemon_tokens) return findings;
+  const DaemonTokenFacts& both = *facts.daemon_tokens;
+  if (!both.usable.ok()) {
+    findings.push_back({Severity::kError, std::string(both.usable.message()),
+                        "lockstepd would end with exit code 2",
+                        "a file of its own for each of the two: (umask 077; "
+                        "openssl rand -hex 32 > FILE)"});
+  } else if (!both.warning.empty()) {
+    findings.push_back({Severity::kWarning, both.warning,
+                        "who guesses it operates jobs, or joins them",
+                        "(umask 077; openssl rand -hex 32 > FILE)"});
+  }
   return findings;
 }
 

@@ -84,6 +84,7 @@ struct HostFacts {
 struct HostAddressFacts {
   std::string text;
   absl::Status resolved;
+  bool is_any = false;  // 0.0.0.0 or ::, at which nobody can be reached
   bool is_loopback = false;
   bool is_here = false;  // an interface has it
 };
@@ -120,7 +121,15 @@ struct CoordinatorFacts {
 
 struct ListenFacts {
   std::string address;
+  absl::Status parsed;
+  absl::Status allowed;  // rpc::MayListen
   absl::Status bound;
+};
+
+// The tokens of a coordinator, of both files together.
+struct DaemonTokenFacts {
+  absl::Status usable;
+  std::string warning;  // of short ones; empty: none
 };
 
 struct JournalFolderFacts {
@@ -153,12 +162,14 @@ struct Facts {
   Assignment assignment;
   absl::Time now;
   std::optional<absl::Status> spec;  // of --spec
+  absl::Status spec_fits;            // -n, --nodes and --job, as run has it
   std::optional<MachineFacts> machine;
   std::optional<GpuFacts> gpu;
   std::optional<HostFacts> host;
   std::optional<HostAddressFacts> host_address;
   std::vector<TlsFacts> tls;
   std::vector<TokenFacts> tokens;
+  std::optional<DaemonTokenFacts> daemon_tokens;
   std::vector<CoordinatorFacts> coordinators;
   std::optional<ListenFacts> listen;
   std::optional<JournalFolderFacts> journal;

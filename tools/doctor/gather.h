@@ -38,6 +38,10 @@ TlsFacts GatherTls(const std::string& folder,
 TokenFacts GatherTokenFile(const std::string& path);
 // A token of the environment or the command line.
 TokenFacts GatherToken(const std::string& source, const std::string& token);
+// The paths of lockstepd's --token_file and --worker_token_file; each may be
+// empty.
+DaemonTokenFacts GatherDaemonTokens(const std::string& operators,
+                                    const std::string& workers);
 JournalFolderFacts GatherJournal(const std::string& folder);
 
 // --- Network (gather_network.cc) ---
@@ -53,7 +57,9 @@ struct CoordinatorAccess {
 CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);
 HostAddressFacts GatherHostAddress(const std::string& text);
-ListenFacts GatherListen(const std::string& address);
+// As lockstepd with --tls, if `tls_folder` is not empty, and --insecure.
+ListenFacts GatherListen(const std::string& address,
+                         const std::string& tls_folder, bool insecure);
 struct EtcdAccess {
   std::string tls_folder;  // lockstepd's --etcd_tls
   bool lacks_certificates = false;

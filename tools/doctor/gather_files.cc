@@ -13,6 +13,7 @@
 #include "base/text/token_text.h"
 #include "base/tls/tls_folder.h"
 #include "base/user_file.h"
+#include "server/access/token_files.h"
 #include "server/offline/journal_inspection.h"
 #include "tools/doctor/gather.h"
 
@@ -106,6 +107,14 @@ TokenFacts GatherToken(const std::string& source, const std::string& token) {
           .is_file = false,
           .usable = CheckToken(token, source),
           .tokens = 1};
+}
+
+DaemonTokenFacts GatherDaemonTokens(const std::string& operators,
+                                    const std::string& workers) {
+  const auto tokens =
+      rpc::ReadTokens({.operators = operators, .workers = workers});
+  return {.usable = tokens.status(),
+          .warning = tokens.ok() ? rpc::WarningOfShortTokens(*tokens) : ""};
 }
 
 JournalFolderFacts GatherJournal(const std::string& folder) {

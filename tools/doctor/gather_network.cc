@@ -17,6 +17,8 @@
 #include "base/tls/probe.h"
 #include "proto/grpc_credentials.h"
 #include "proto/grpc_process.h"
+#include "server/access/address.h"
+#include "server/access/may_listen.h"
 #include "server/etcd/access/access.h"
 #include "server/etcd/access/member_status.h"
 #include "tools/doctor/gather.h"
@@ -82,6 +84,16 @@ bool IsLoopback(const sockaddr& address) {
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
   return address.sa_family == AF_INET6 &&
          IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr) != 0;
+}
+
+bool IsAny(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    return v4.sin_addr.s_addr == INADDR_ANY;
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr) != 0;
 }
 
 bool IsOnLoopback(const Resolved& resolved) {
@@ -182,6 +194,7 @@ HostAddressFacts GatherHostAddress(const std::string& text) {
   facts.resolved = resolved.status;
   if (!facts.resolved.ok()) return facts;
   facts.is_loopback = IsOnLoopback(resolved);
+  facts.is_any = IsAny(*resolved.addresses->ai_addr);
   for (const addrinfo* at = resolved.addresses.get(); at != nullptr;
        at = at->ai_next) {
     facts.is_here |= BindTo(*at).ok();
@@ -189,9 +202,14 @@ HostAddressFacts GatherHostAddress(const std::string& text) {
   return facts;
 }
 
-ListenFacts GatherListen(const std::string& address) {
+ListenFacts GatherListen(const std::string& address,
+                         const std::string& tls_folder, bool insecure) {
   ListenFacts facts;
   facts.address = address;
+  const auto parsed = rpc::ParseAddress(address);
+  facts.parsed = parsed.status();
+  if (!parsed.ok()) return facts;
+  facts.allowed = rpc::MayListen(*parsed, tls_folder, insecure);
   const Resolved resolved = Resolve(Split(address), AI_PASSIVE);
   facts.bound = resolved.status;
   if (facts.bound.ok()) facts.bound = BindTo(*resolved.addresses);
