@@ -31,7 +31,7 @@ absl::Status PrepareFolder(FileSystem* files, const std::string& folder,
   if (absl::Status fit = CheckLinkOwner(folder); !fit.ok()) return fit;
   struct stat found = {};
   if (stat(folder.c_str(), &found) != 0) {
-    if (errno != ENOENT || access == StoreAccess::kInspect) {
+    if (errno != ENOENT || access != StoreAccess::kWrite) {
       return absl::ErrnoToStatus(errno, absl::StrCat("journal ", folder));
     }
     if (mkdir(folder.c_str(), 0700) != 0) {

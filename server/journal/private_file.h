@@ -17,6 +17,7 @@ namespace lockstep::journal {
 enum class StoreAccess : uint8_t {
   kWrite = 1,  // creates the folder and the journal if they do not exist
   kInspect,    // changes no file but the lock
+  kRead,       // changes no file, and makes none
 };
 
 // Opens a file for reading and writing, and creates it if it does not exist.

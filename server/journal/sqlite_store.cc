@@ -1,6 +1,8 @@
 #include "server/journal/sqlite_store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,10 +10,12 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "server/journal/group_commit_journal.h"
@@ -77,9 +81,8 @@ absl::Status NoDatabase(const std::string& folder,
 
 // --- Opening -----------------------------------------------------------------
 
-SqliteStore::SqliteStore(std::string folder, StoreAccess access,
-                         std::unique_ptr<FileLock> lock)
-    : folder_(std::move(folder)), access_(access), lock_(std::move(lock)) {}
+SqliteStore::SqliteStore(std::string folder, StoreAccess access)
+    : folder_(std::move(folder)), access_(access) {}
 
 SqliteStore::~SqliteStore() {
   if (db_ != nullptr) sqlite3_close(db_);
@@ -98,26 +101,50 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(
   }
   const std::string database = absl::StrCat(folder, "/", kDatabase);
   const std::vector<std::string> others = OtherFiles(folder);
-  if (access == StoreAccess::kInspect && others.empty() && !Exists(database)) {
+  if (access != StoreAccess::kWrite && others.empty() && !Exists(database)) {
     return absl::NotFoundError(absl::StrCat("there is no journal in ", folder));
   }
-  const std::string lock_path = absl::StrCat(folder, "/", kLock);
-  if (auto made = OpenPrivateFile(lock_path); !made.ok()) return made.status();
-  auto lock = files.Lock(lock_path, absl::StrCat("process ", getpid()));
-  if (!lock.ok()) {
-    return WithContext(absl::StrCat("journal ", folder, " is in use"),
-                       lock.status());
-  }
-  std::unique_ptr<SqliteStore> store(
-      new SqliteStore(folder, access, *std::move(lock)));
+  std::unique_ptr<SqliteStore> store(new SqliteStore(folder, access));
+  if (absl::Status locked = store->Lock(); !locked.ok()) return locked;
   if (Exists(database)) return store;
   // SQLite would apply a log that is there to the new database.
-  if (access == StoreAccess::kInspect || Exists(store->PathOf(kLog)) ||
+  if (access != StoreAccess::kWrite || Exists(store->PathOf(kLog)) ||
       (Exists(store->PathOf(kMark)) && !store->WasBeingCreated())) {
     return NoDatabase(folder, others);
   }
   if (absl::Status created = store->Create(); !created.ok()) return created;
   return store;
+}
+
+absl::Status SqliteStore::Lock() {
+  const std::string path = PathOf(kLock);
+  absl::Status locked;
+  if (access_ == StoreAccess::kRead) {
+    locked = LockForReading(path);
+  } else {
+    if (auto made = OpenPrivateFile(path); !made.ok()) return made.status();
+    auto lock = files_.Lock(path, absl::StrCat("process ", getpid()));
+    locked = lock.status();
+    if (lock.ok()) lock_ = *std::move(lock);
+  }
+  return WithContext(absl::StrCat("journal ", folder_, " is in use"), locked);
+}
+
+// Without the file nobody uses the journal: it is the first that is made.
+absl::Status SqliteStore::LockForReading(const std::string& path) {
+  FileDescriptor lock(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!lock.valid()) {
+    return errno == ENOENT ? absl::OkStatus()
+                           : absl::ErrnoToStatus(errno, path);
+  }
+  if (flock(lock.get(), LOCK_SH | LOCK_NB) == 0) {
+    read_lock_ = std::move(lock);
+    return absl::OkStatus();
+  }
+  if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, path);
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is locked by ",
+                   ReadWhole(&files_, path).value_or("another process")));
 }
 
 // Whether a process that created the journal was killed behind the mark.
@@ -184,12 +211,32 @@ absl::Status SqliteStore::FillNewDatabase(
   return made;
 }
 
+// SQLite makes a log where there is none, unless the database cannot change.
+// One that is there is applied, in memory; for that SQLite wants to lock the
+// database exclusively, which a file that is open for reading does not allow:
+// without locks of its own it leaves that to the lock of the journal.
+int SqliteStore::OpenForReading(const std::string& path) {
+  const std::string escaped =
+      absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}});
+  const std::string uri =
+      absl::StrCat("file:", absl::StartsWith(path, "/") ? "//" : "", escaped,
+                   log_.has_value() ? "?vfs=unix-none" : "?immutable=1");
+  return sqlite3_open_v2(
+      uri.c_str(), &db_,
+      SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+}
+
 absl::Status SqliteStore::OpenDatabase(const std::string& path) {
-  // SQLite gives the log the mode of the database.
-  if (auto made = OpenPrivateFile(path); !made.ok()) return made.status();
-  const int rc = sqlite3_open_v2(
-      path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
-  if (rc != SQLITE_OK) return Failed("open");
+  if (access_ == StoreAccess::kRead) {
+    if (OpenForReading(path) != SQLITE_OK) return Failed("open");
+  } else {
+    // SQLite gives the log the mode of the database.
+    if (auto made = OpenPrivateFile(path); !made.ok()) return made.status();
+    const int rc =
+        sqlite3_open_v2(path.c_str(), &db_,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
+    if (rc != SQLITE_OK) return Failed("open");
+  }
   sqlite3_extended_result_codes(db_, 1);
   // What cannot be read must stay as it is.
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
@@ -231,7 +278,7 @@ absl::StatusOr<StoredJournal> SqliteStore::Read() {
   stored.promised = mark_.newest.last_number();
   if (read.ok()) read = CheckMark(&stored);
   stored.damage = WithContext(PathOf(kDatabase), read);
-  if (access_ == StoreAccess::kInspect || !stored.damage.ok()) return stored;
+  if (access_ != StoreAccess::kWrite || !stored.damage.ok()) return stored;
 
   sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
   sqlite3_wal_hook(
@@ -254,7 +301,7 @@ absl::Status SqliteStore::ReadLog() {
   // SQLite creates an empty one where there is none, also for a journal that is
   // then refused.
   if (!log->empty()) log_ = ExamineWal(*log);
-  if (access_ == StoreAccess::kInspect) return absl::OkStatus();
+  if (access_ != StoreAccess::kWrite) return absl::OkStatus();
   // A killed process may have left records that the disk does not have yet.
   // They count as durable from now on.
   auto file = files_.Open(path, OpenMode::kAppend);

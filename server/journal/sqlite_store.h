@@ -36,6 +36,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 #include "base/file_system.h"
 #include "server/journal/durable_mark.h"
 #include "server/journal/frame.h"
@@ -82,8 +83,7 @@ class SqliteStore final : public Store {
   void Maintain() override;
 
  private:
-  SqliteStore(std::string folder, StoreAccess access,
-              std::unique_ptr<FileLock> lock);
+  SqliteStore(std::string folder, StoreAccess access);
 
   std::string PathOf(const char* name) const;
   absl::Status Create();
@@ -96,7 +96,10 @@ class SqliteStore final : public Store {
   absl::StatusOr<std::string> LinkAside();
   absl::Status InsertSnapshot(const Chain& of,
                               const std::vector<std::string>& parts);
+  absl::Status Lock();
+  absl::Status LockForReading(const std::string& path);
   absl::Status OpenDatabase(const std::string& path);
+  int OpenForReading(const std::string& path);
   absl::Status CheckFormat();
   absl::Status ReadSnapshot(StoredJournal* stored);
   absl::Status ReadRecords(StoredJournal* stored);
@@ -112,7 +115,8 @@ class SqliteStore final : public Store {
   const std::string folder_;
   const StoreAccess access_;
   PosixFileSystem files_;
-  std::unique_ptr<FileLock> lock_;
+  std::unique_ptr<FileLock> lock_;  // null with kRead
+  FileDescriptor read_lock_;        // with kRead, if there is a lock
   sqlite3* db_ = nullptr;
   DurableMark mark_;                      // as it was read
   std::optional<uint64_t> hash_at_mark_;  // as JournalEnd's

@@ -74,8 +74,7 @@ std::string DamageAdvice(absl::string_view folder) {
 }
 
 absl::StatusOr<InspectedJournal> Inspect(const std::string& folder) {
-  auto store =
-      journal::SqliteStore::Open(folder, journal::StoreAccess::kInspect);
+  auto store = journal::SqliteStore::Open(folder, journal::StoreAccess::kRead);
   if (!store.ok()) return store.status();
   return Read(store->get());
 }

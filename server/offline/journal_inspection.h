@@ -38,6 +38,7 @@ struct InspectedJournal {
   absl::Status damage;  // OK, or DataLoss: the first damaged record
 };
 
+// Changes no file, and makes none.
 absl::StatusOr<InspectedJournal> Inspect(const std::string& folder);
 
 // journal::DamageAdvice, for the tools.

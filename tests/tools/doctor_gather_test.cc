@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/secret_file.h"
@@ -147,8 +149,7 @@ TEST_F(GatherTest, ReadsAJournalUnlessADaemonUsesIt) {
   EXPECT_FALSE(GatherJournal(root_ + "/a/b").parent_writable.ok());
 
   mkdir(folder.c_str(), 0700);
-  ASSERT_TRUE(GatherJournal(folder).inspected.has_value());
-  EXPECT_TRUE(absl::IsNotFound(*GatherJournal(folder).inspected));
+  EXPECT_TRUE(absl::IsNotFound(GatherJournal(folder).inspected));
   {
     const auto journal = journal::OpenSqliteJournal(folder);
     ASSERT_TRUE(journal.ok()) << journal.status();
@@ -160,13 +161,58 @@ TEST_F(GatherTest, ReadsAJournalUnlessADaemonUsesIt) {
   EXPECT_EQ(closed.mode & 0777, 0700u);
   EXPECT_EQ(closed.owner, geteuid());
   Write("/journal/journal.db", "no database");
-  EXPECT_FALSE(GatherJournal(folder).inspected->ok());
+  EXPECT_FALSE(GatherJournal(folder).inspected.ok());
   Write("/file", "");
   EXPECT_FALSE(GatherJournal(root_ + "/file").is_folder);
 }
 
 ListenFacts Listen(const std::string& address) {
   return GatherListen(address, "", /*insecure=*/false);
+}
+
+// The names, sizes and times of what is in a folder, and its own time.
+std::vector<std::string> StateOf(const std::string& folder) {
+  const auto time = [](const fs::path& path) {
+    return fs::last_write_time(path).time_since_epoch().count();
+  };
+  std::vector<std::string> state = {absl::StrCat(time(folder))};
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    state.push_back(absl::StrCat(entry.path().string(), " ", entry.file_size(),
+                                 " ", time(entry.path())));
+  }
+  std::sort(state.begin(), state.end());
+  return state;
+}
+
+TEST_F(GatherTest, ReadingAJournalChangesNothing) {
+  const std::string folder = root_ + "/a %41?#journal";
+  const std::string copy = root_ + "/copy";
+  fs::create_directories(root_);
+  {
+    auto store =
+        journal::SqliteStore::Open(folder, journal::StoreAccess::kWrite);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE((*store)->Read().ok());
+    journal::Chain chain;
+    const std::string frame = chain.Extend("no record");
+    ASSERT_TRUE((*store)->Append(1, {frame}, chain).ok());
+    fs::copy(folder, copy);  // with a log
+  }
+  ASSERT_GT(fs::file_size(copy + "/journal.db-wal"), 0u);
+  ASSERT_FALSE(fs::exists(folder + "/journal.db-wal"));
+  for (const std::string& one : {folder, copy}) {
+    chmod(one.c_str(), 0700);
+    for (const bool has_lock : {true, false}) {
+      if (!has_lock) fs::remove(one + "/lock");
+      const std::vector<std::string> before = StateOf(one);
+      const JournalFolderFacts facts = GatherJournal(one);
+      EXPECT_EQ(StateOf(one), before);
+      // It was read: the record is there, and none of a coordinator.
+      EXPECT_TRUE(absl::IsDataLoss(facts.inspected));
+      EXPECT_THAT(std::string(facts.inspected.message()),
+                  HasSubstr("record 1"));
+    }
+  }
 }
 
 TEST_F(GatherTest, KnowsWhereLockstepdWouldListen) {

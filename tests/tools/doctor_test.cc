@@ -556,7 +556,6 @@ TEST(DoctorTest, LoopbackIsNoFaultOnOneHost) {
 TEST(DoctorTest, RootMayLookAtTheJournalOfTheDaemonsUser) {
   Facts facts = Healthy();
   facts.journal->reader = 0;
-  facts.journal->inspected = std::nullopt;
   EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 0);
   facts.journal->in_use = true;
   EXPECT_THAT(ReportAsText(CheckJournalFolder(facts)),

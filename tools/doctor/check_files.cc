@@ -51,15 +51,11 @@ Finding JudgeFolder(const JournalFolderFacts& journal) {
   if (journal.in_use) {
     return {Severity::kOk, absl::StrCat(journal.folder, ": a daemon uses it")};
   }
-  if (!journal.inspected) {
-    return {Severity::kOk, absl::StrFormat("%s was not read: user %d may",
-                                           journal.folder, journal.owner)};
-  }
-  if (absl::IsNotFound(*journal.inspected)) {
+  if (absl::IsNotFound(journal.inspected)) {
     return {Severity::kOk, absl::StrCat(journal.folder, " has no journal yet")};
   }
-  if (!journal.inspected->ok()) {
-    return {Severity::kError, std::string(journal.inspected->message()),
+  if (!journal.inspected.ok()) {
+    return {Severity::kError, std::string(journal.inspected.message()),
             kDoesNotStart,
             absl::StrCat("restore it from a copy, or lockstepctl journal "
                          "repair ",

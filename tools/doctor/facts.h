@@ -143,10 +143,8 @@ struct JournalFolderFacts {
   bool is_on_network = false;  // NFS, CIFS and such
   uint64_t free_bytes = 0;
   uint64_t free_files = 0;
-  bool in_use = false;  // a daemon has locked it
-  // Empty: it was not read, because reading makes files that the daemon of
-  // another user could not write.
-  std::optional<absl::Status> inspected;
+  bool in_use = false;     // a daemon has locked it
+  absl::Status inspected;  // NotFound: there is no journal yet
 };
 
 struct EtcdMember {

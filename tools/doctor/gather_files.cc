@@ -67,12 +67,6 @@ void ReadSpace(const std::string& folder, JournalFolderFacts* journal) {
   if (found.f_files > 0) journal->free_files = found.f_ffree;
 }
 
-// Reading locks a file, which it makes if it is not there.
-bool MayRead(const JournalFolderFacts& journal) {
-  return journal.owner == journal.reader ||
-         Exists(absl::StrCat(journal.folder, "/lock"));
-}
-
 }  // namespace
 
 TlsFacts GatherTls(const std::string& folder,
@@ -136,7 +130,7 @@ JournalFolderFacts GatherJournal(const std::string& folder) {
   if (journal.in_use) return journal;
   if (!Exists(absl::StrCat(folder, "/journal.db"))) {
     journal.inspected = absl::NotFoundError("no journal");
-  } else if (MayRead(journal)) {
+  } else {
     const auto inspected = offline::Inspect(folder);
     journal.inspected = inspected.ok() ? inspected->damage : inspected.status();
   }

@@ -194,17 +194,48 @@ TEST(SqliteJournalTest, ACreationThatWasInterruptedBeginsAnew) {
 TEST(SqliteJournalTest, AnInspectionNamesAMissingDatabase) {
   const JournalFolder folder;
   ASSERT_EQ(mkdir(folder.path().c_str(), 0700), 0);
-  const auto inspect = [&] {
-    return SqliteStore::Open(folder.path(), StoreAccess::kInspect).status();
+  const auto open = [&](StoreAccess access) {
+    return SqliteStore::Open(folder.path(), access).status();
   };
-  EXPECT_EQ(inspect().code(), absl::StatusCode::kNotFound);
+  for (const StoreAccess access : {StoreAccess::kInspect, StoreAccess::kRead}) {
+    EXPECT_EQ(open(access).code(), absl::StatusCode::kNotFound);
+  }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it made no lock";
   for (const char* left : {"lock", "mark", "journal.db-wal"}) {
     folder.Write(left, "");
-    EXPECT_EQ(inspect().code(), absl::StatusCode::kDataLoss) << left;
-    EXPECT_THAT(std::string(inspect().message()),
-                AllOf(HasSubstr("journal.db is missing"), HasSubstr(left)));
+    for (const StoreAccess access :
+         {StoreAccess::kInspect, StoreAccess::kRead}) {
+      const absl::Status missing = open(access);
+      EXPECT_EQ(missing.code(), absl::StatusCode::kDataLoss) << left;
+      EXPECT_THAT(std::string(missing.message()),
+                  AllOf(HasSubstr("journal.db is missing"), HasSubstr(left)));
+    }
   }
+}
+
+TEST(SqliteJournalTest, ReadersExcludeADaemonAndNotOneAnother) {
+  const JournalFolder folder;
+  folder.AppendAll({"one"});
+  const auto open = [&](StoreAccess access) {
+    return SqliteStore::Open(folder.path(), access);
+  };
+  {
+    const auto reader = open(StoreAccess::kRead);
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    const auto stored = (*reader)->Read();
+    ASSERT_TRUE(stored.ok()) << stored.status();
+    EXPECT_TRUE(stored->damage.ok()) << stored->damage;
+    EXPECT_EQ(stored->records, std::vector<std::string>{"one"});
+    EXPECT_TRUE(open(StoreAccess::kRead).ok());
+    EXPECT_TRUE(absl::IsFailedPrecondition(open(StoreAccess::kWrite).status()));
+  }
+  const auto daemon = open(StoreAccess::kWrite);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  const absl::Status refused = open(StoreAccess::kRead).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("is in use"),
+                    HasSubstr(absl::StrCat("process ", getpid()))));
 }
 
 TEST(SqliteJournalTest, AnOlderCopyOfItsDatabaseIsRefused) {
