@@ -358,6 +358,9 @@ absl::StatusOr<std::vector<absl::Duration>> AbortWhatIsWedged(
   for (int i = 0; i < times; ++i) {
     auto group = rank.Connect(absl::StrCat("wedge-", i));
     if (!group.ok()) return group.status();
+    // A rank that is connected may be the first: an abort now would break the
+    // first operations of peers that still run them.
+    (void)place.exchange("connected");
     if (rank.rank() == 0) {
       absl::Status posted =
           (*group)->AllReduce(rank.in(), rank.out(), kCount, DType::kF32,
