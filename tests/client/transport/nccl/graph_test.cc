@@ -81,6 +81,7 @@ class GraphTest : public testing::TestWithParam<int> {
   ~GraphTest() override {
     graphs_.clear();
     for (auto* group : {&verdict_, &gradient_, &apart_}) CloseAll(*group);
+    world_.End();
     EXPECT_THAT(world_.gpus().violations(), IsEmpty());
   }
 

@@ -22,6 +22,7 @@ class CleanWorld final : public conformance::World {
  public:
   explicit CleanWorld(const GpuOptions& options) : world_(options) {}
   ~CleanWorld() override {
+    world_.End();
     EXPECT_THAT(world_.gpus().violations(), testing::IsEmpty());
   }
 

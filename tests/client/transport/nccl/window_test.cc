@@ -98,7 +98,14 @@ class Windows {
   std::vector<std::unique_ptr<BufferRegistration>>& registered() {
     return enlisted_;
   }
-  std::vector<std::string> violations() { return world_.gpus().violations(); }
+  // Ends all before: NCCL may still be freeing a communicator once it is
+  // closed.
+  std::vector<std::string> violations() {
+    CloseAll();
+    ForgetAll();
+    world_.End();
+    return world_.gpus().violations();
+  }
 
  private:
   FakeGpuWorld world_;
