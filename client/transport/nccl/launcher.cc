@@ -150,7 +150,7 @@ bool Launcher::Collect(Inbox* inbox) {
   MutexLock lock(&mutex_);
   if (posted_.empty() && AnythingToPoll()) {
     if (++idle_turns_ > kEagerTurns) {
-      changed_.WaitFor(&mutex_, operations_.empty() ? kLongRest : kShortRest);
+      changed_.WaitFor(&mutex_, IsLaunching() ? kShortRest : kLongRest);
     }
   }
   while (posted_.empty() && !stopping_ && !AnythingToPoll()) {
@@ -159,6 +159,15 @@ bool Launcher::Collect(Inbox* inbox) {
   if (!posted_.empty()) idle_turns_ = 0;
   *inbox = std::exchange(posted_, {});
   return !inbox->empty() || !stopping_ || AnythingToPoll();
+}
+
+// The first operations of a communicator count: others wait behind them.
+bool Launcher::IsLaunching() const {
+  return !operations_.empty() ||
+         std::any_of(connecting_.begin(), connecting_.end(),
+                     [](const Connecting& one) {
+                       return one.phase != Connecting::WarmUpPhase::kConnects;
+                     });
 }
 
 bool Launcher::AnythingToPoll() const {

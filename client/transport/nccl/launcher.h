@@ -235,6 +235,8 @@ class Launcher {
   void BeginClosing(Closing& closing);
 
   bool AnythingToPoll() const;
+  // Whether an operation is being queued, which is polled often.
+  bool IsLaunching() const;
 
   const Tables tables_;
   std::atomic<bool> has_aborted_{false};
