@@ -44,6 +44,9 @@ CudaResult Scheduler::Refusal(int device, const char* call) {
 }
 
 FakeStream* Scheduler::MakeStream(int device) {
+  if (streams_.empty() && mean_.runs_unasked) {
+    StartThread([this] { RunUnasked(); });
+  }
   streams_.push_back(std::make_unique<FakeStream>());
   streams_.back()->device = device;
   return streams_.back().get();
@@ -190,8 +193,28 @@ void Scheduler::RunOne() {
            stream.items.front().turn <= turns_ && stream.items.front().run()) {
       stream.items.pop_front();
       ++stream.run;
+      ++items_run_;
       --left;
     }
+  }
+}
+
+bool Scheduler::HasWork() const {
+  return std::any_of(streams_.begin(), streams_.end(),
+                     [](const auto& one) { return !one->items.empty(); });
+}
+
+void Scheduler::RunUnasked() {
+  constexpr absl::Duration kShortRest = absl::Microseconds(20);
+  constexpr absl::Duration kLongRest = absl::Milliseconds(2);
+  constexpr int kEagerTurns = 200;
+  MutexLock lock(&mutex_);
+  int in_vain = 0;
+  while (!stopping_) {
+    const uint64_t run = items_run_;
+    Rest(in_vain < kEagerTurns ? kShortRest : kLongRest);
+    if (HasWork()) RunOne();
+    in_vain = items_run_ > run ? 0 : in_vain + 1;
   }
 }
 

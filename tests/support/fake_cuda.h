@@ -62,6 +62,8 @@ struct Meanness {
   int queue_depth = 1024;
   // Turns of the device until an item can run, at most.
   int latency_max = 3;
+  // Devices run while nobody calls them, too.
+  bool runs_unasked = true;
   // Calls of NCCL make progress on a thread of its own, not in polls.
   bool nccl_threads = true;
   // The first operation of each algorithm, and between each pair, is in
@@ -187,6 +189,9 @@ class Scheduler {
     std::shared_ptr<bool> done;
   };
   void RunHostCalls(std::deque<HostCall>* calls);
+  // The thread of all devices: gives them turns beside those that calls give.
+  void RunUnasked();
+  bool HasWork() const;
   void RunOnHost(const HostCall& call);
 
   const Meanness mean_;
@@ -194,6 +199,7 @@ class Scheduler {
   CondVar changed_;
   std::mt19937_64 random_;
   uint64_t turns_ = 0;
+  uint64_t items_run_ = 0;
   std::map<int, int> queries_left_;
   std::map<int, int> full_calls_;
   std::map<int, std::deque<HostCall>> host_calls_;  // by device

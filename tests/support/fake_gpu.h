@@ -9,9 +9,10 @@
 //
 // The host cannot access device memory (fake_memory.h), kernels are their host
 // references, and sums are made in rank order. Work of a device runs, one piece
-// at a time, in an order drawn from the seed, during calls to the device.
-// fake_nccl.h and fake_cuda.h describe what is modelled of NCCL and CUDA;
-// docs/fake-gpus.md lists what makes it hard for the adapter, and why.
+// at a time, in an order drawn from the seed, during calls to the device, and
+// on a thread of its own where there are none. fake_nccl.h and fake_cuda.h
+// describe what is modelled of NCCL and CUDA; docs/fake-gpus.md lists what
+// makes it hard for the adapter, and why.
 //
 // Threads: any.
 

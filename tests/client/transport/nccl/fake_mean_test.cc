@@ -37,6 +37,13 @@ using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
 using transport::nccl::Tables;
 
+// The calls of the test alone turn its devices: it counts them, and work that
+// never runs refers to variables of the test.
+Meanness RunAsked(Meanness mean = {}) {
+  mean.runs_unasked = false;
+  return mean;
+}
+
 // One device, called directly.
 class Gpu {
  public:
@@ -125,7 +132,7 @@ void CallTwice(Gpu* gpu, Gate* gate) {
 
 TEST(FakeMeanTest, AFunctionThatWaitsHoldsUpThoseOfAllStreams) {
   for (const bool one : {true, false}) {
-    FakeGpus gpus({.mean = {.one_host_thread = one}});
+    FakeGpus gpus({.mean = RunAsked({.one_host_thread = one})});
     Gpu gpu(&gpus, 0);
     Gate gate;
     CallTwice(&gpu, &gate);
@@ -139,7 +146,7 @@ TEST(FakeMeanTest, AFunctionThatWaitsHoldsUpThoseOfAllStreams) {
 }
 
 TEST(FakeMeanTest, AFunctionThatCallsCudaIsAViolation) {
-  FakeGpus gpus;
+  FakeGpus gpus({.mean = RunAsked()});
   Gpu gpu(&gpus, 0);
   struct Both {
     Gpu* gpu;
@@ -160,7 +167,7 @@ TEST(FakeMeanTest, AFunctionThatCallsCudaIsAViolation) {
 // --- Queries that fail ---
 
 TEST(FakeMeanTest, ADeviceFailsInTheQueryThatATestChooses) {
-  FakeGpus gpus;
+  FakeGpus gpus({.mean = RunAsked()});
   Gpu gpu(&gpus, 0);
   const CudaStreamHandle stream = gpu.Stream();
   gpus.StallUntil(stream, [] { return false; });
@@ -174,7 +181,7 @@ TEST(FakeMeanTest, ADeviceFailsInTheQueryThatATestChooses) {
 }
 
 TEST(FakeMeanTest, AForeignCaptureFailsAQueryAndBecomesInvalid) {
-  FakeGpus gpus;
+  FakeGpus gpus({.mean = RunAsked()});
   const Tables tables = gpus.TablesOf(0);
   gpus.SetCallingThread({.device = 0});  // not in relaxed mode
   CudaStreamHandle stream = nullptr;
@@ -189,7 +196,7 @@ TEST(FakeMeanTest, AForeignCaptureFailsAQueryAndBecomesInvalid) {
 }
 
 TEST(FakeMeanTest, AThreadOnAnotherDeviceIsAViolation) {
-  FakeGpus gpus({.devices = 2});
+  FakeGpus gpus({.devices = 2, .mean = RunAsked()});
   const Tables other = gpus.TablesOf(1);
   Gpu gpu(&gpus, 0);
   CudaStreamHandle stream = nullptr;
@@ -202,7 +209,7 @@ TEST(FakeMeanTest, AThreadOnAnotherDeviceIsAViolation) {
 
 TEST(FakeMeanTest, MemoryIsTakenAndFreedOnceTheDeviceHasNoWork) {
   for (const bool waits : {true, false}) {
-    FakeGpus gpus({.mean = {.calls_wait = waits}});
+    FakeGpus gpus({.mean = RunAsked({.calls_wait = waits})});
     Gpu gpu(&gpus, 0);
     void* memory[4];
     gpu.cuda().Malloc(&memory[0], 16);
@@ -236,7 +243,7 @@ TEST(FakeMeanTest, MemoryIsTakenAndFreedOnceTheDeviceHasNoWork) {
 // --- Streams ---
 
 TEST(FakeMeanTest, AFullStreamMakesItsCallerWait) {
-  FakeGpus gpus({.mean = {.queue_depth = 8}});
+  FakeGpus gpus({.mean = RunAsked({.queue_depth = 8})});
   Gpu gpu(&gpus, 0);
   const CudaStreamHandle stream = gpu.Stream();
   std::atomic<bool> open{false};
@@ -254,11 +261,24 @@ TEST(FakeMeanTest, WorkReachesTheDeviceLate) {
   for (const int latency : {0, 50}) {
     int most = 0;
     for (uint64_t seed = 1; seed <= 10; ++seed) {
-      FakeGpus gpus({.seed = seed, .mean = {.latency_max = latency}});
+      FakeGpus gpus({.seed = seed, .mean = RunAsked({.latency_max = latency})});
       Gpu gpu(&gpus, 0);
       most = std::max(most, gpu.Queries(gpu.Record(gpu.Stream())));
     }
     EXPECT_EQ(most > 2, latency > 0) << most;
+  }
+}
+
+TEST(FakeMeanTest, ADeviceRunsWhileNobodyCallsIt) {
+  for (const bool runs : {true, false}) {
+    FakeGpus gpus({.mean = {.runs_unasked = runs}});
+    Gpu gpu(&gpus, 0);
+    std::atomic<bool> ran{false};
+    gpus.LaunchKernel(gpu.Stream(), [&] { ran = true; });
+    for (int i = 0; i < (runs ? 10000 : 20) && !ran; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(ran, runs);
   }
 }
 
@@ -268,8 +288,10 @@ TEST(FakeMeanTest, WorkReachesTheDeviceLate) {
 class Pair {
  public:
   explicit Pair(const Meanness& mean, uint64_t seed = 1)
-      : gpus_(
-            {.seed = seed, .polls_max = 2, .residents_max = 4, .mean = mean}) {
+      : gpus_({.seed = seed,
+               .polls_max = 2,
+               .residents_max = 4,
+               .mean = RunAsked(mean)}) {
     NcclUniqueId id;
     for (int rank : {0, 1}) {
       tables_.push_back(gpus_.TablesOf(rank));
