@@ -1,5 +1,6 @@
 #include "tests/client/transport/nccl/fault_suite.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -275,13 +276,17 @@ std::string RunFaultSuite(const FaultSuiteOptions& options) {
   close(ends[1]);
   std::string said;
   char buffer[4096];
-  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
+  bool enough = false;
+  for (ssize_t got;
+       !enough && (got = read(ends[0], buffer, sizeof buffer)) > 0;) {
     said.append(buffer, got);
+    enough = options.enough && options.enough(said);
   }
   close(ends[0]);
+  if (enough) kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
-  if (status != 0) absl::StrAppend(&said, "died: ", status, "\n");
+  if (status != 0 && !enough) absl::StrAppend(&said, "died: ", status, "\n");
   return said;
 }
 

@@ -9,6 +9,7 @@
 #ifndef LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_SUITE_H_
 #define LOCKSTEP_TESTS_CLIENT_TRANSPORT_NCCL_FAULT_SUITE_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -21,6 +22,8 @@ struct FaultSuiteOptions {
   FakeGpuWorld::Decorate decorate = {};
   // The timeout of each wait.
   absl::Duration patience = absl::Seconds(30);
+  // Ends the suite once this is true of the findings; null: it runs to its end.
+  std::function<bool(const std::string& said)> enough = {};
 };
 
 // Runs the suite; returns a line for each finding, empty without findings.
