@@ -63,6 +63,9 @@ CheckpointTracker::CheckpointTracker(const DurableJob& durable,
   const auto& committed = durable.checkpoint;
   if (committed && committed->epoch == durable.epoch) {
     outcome_.decided = committed->number;
+    // After a restart: the directory's newest was reported before these.
+    history_.committed = std::max<std::optional<CheckpointName>>(
+        history_.committed, committed->name);
   }
 }
 

@@ -11,6 +11,8 @@ LiveTokens::LiveTokens(Options options)
     : options_(std::move(options)),
       gate_(std::make_shared<const TokenGate>(options_.gate)) {
   if (options_.files.empty()) return;
+  // A coordinator may have waited long since its tokens were read.
+  Take(ReadTokens(options_.files));
   thread_ = StartThread("ls-tokens", [this] { Run(); });
 }
 

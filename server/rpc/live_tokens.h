@@ -34,7 +34,8 @@ class LiveTokens {
     TokenGate gate;    // the tokens at first
     TokenFiles files;  // empty: they never change, and there is no thread
     absl::Duration interval = absl::Seconds(2);
-    std::function<void(const std::string&)> log;  // on ls-tokens; may be empty
+    // On ls-tokens, and in the constructor; may be empty.
+    std::function<void(const std::string&)> log;
   };
   explicit LiveTokens(Options options);
   ~LiveTokens();
@@ -49,7 +50,8 @@ class LiveTokens {
   void Log(const std::string& line) const;
 
   const Options options_;
-  std::string trouble_;  // why the files could not be used; of ls-tokens
+  // Why the files could not be used; of ls-tokens, once that runs.
+  std::string trouble_;
 
   mutable Mutex mutex_;
   CondVar ends_;

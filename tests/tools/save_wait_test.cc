@@ -38,6 +38,13 @@ TEST(SaveWaitTest, ANewCommitIsTheOutcome) {
   EXPECT_EQ(first.Take(Committed(20, 2)), absl::OkStatus());
 }
 
+TEST(SaveWaitTest, AnOlderOneThatAnotherCoordinatorKnowsIsNot) {
+  SaveWait wait(Committed(80, 9));
+  EXPECT_EQ(wait.Take(Committed(40, 5)), std::nullopt);
+  EXPECT_EQ(wait.Take(Committed(80, 9)), std::nullopt);
+  EXPECT_EQ(wait.Take(Committed(86, 10)), absl::OkStatus());
+}
+
 TEST(SaveWaitTest, TheSaveInProgressIsAnEarlierOne) {
   JobView before = Committed(10, 1);
   before.checkpoint.saving = true;

@@ -1,5 +1,7 @@
 #include "tools/ctl/save_wait.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "tools/ctl/choose_job.h"
 
@@ -22,9 +24,12 @@ SaveWait::SaveWait(const JobView& before)
 
 std::optional<absl::Status> SaveWait::Take(const JobView& view) {
   const CheckpointView& now = view.checkpoint;
-  const bool committed = now.committed != last_.committed;
+  // Another coordinator may know an older one at first.
+  const bool committed = now.committed > last_.committed;
   const bool failed = HasFailed(last_, now);
+  const auto newest = std::max(now.committed, last_.committed);
   last_ = now;
+  last_.committed = newest;
   if ((committed || failed) && !earlier_saves_) {
     if (committed) return absl::OkStatus();
     return absl::AbortedError(now.failure);

@@ -178,7 +178,7 @@ TEST(CheckpointRestartTest, TheRanksReportsAreEnoughAtEveryPoint) {
       const auto may_restart = [&] {
         if (at++ == point) ranks.Restart(order);
       };
-      ranks.Open();
+      ranks.Open(CheckpointName{15, 0, 4});
       may_restart();
       for (uint64_t number = 1; number <= 2; ++number) {
         for (const int rank : {0, 1, 2}) {

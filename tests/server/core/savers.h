@@ -40,11 +40,13 @@ class Savers {
     report.faults_more = news[rank].faults_more;
     return Take(fixture_.Says(sessions_[rank], report));
   }
-  // All ranks open a directory whose newest attempt is 4.
-  void Open() {
+  // All ranks open a directory whose newest attempt is 4; `newest`: if it was
+  // committed.
+  void Open(std::optional<CheckpointName> newest = std::nullopt) {
     reports[0].directory = {.path = "/shared/run",
                             .nonce = std::string(32, '7'),
-                            .first_attempt = 5};
+                            .first_attempt = 5,
+                            .newest = newest};
     for (size_t rank = 0; rank < reports.size(); ++rank) {
       reports[rank].access = absl::OkStatus();
       Says(static_cast<int>(rank));

@@ -314,6 +314,17 @@ TEST_F(LiveTokensTest, FilesThatCannotBeUsedChangeNothingAndAreLoggedOnce) {
   EXPECT_EQ(Lines(3).size(), 3u) << "each was logged once";
 }
 
+// As of a coordinator that has waited until it leads.
+TEST_F(LiveTokensTest, FilesThatHaveChangedBeforeItBeginsAreRead) {
+  Put("operators", "o1\n");
+  const TokenGate before(ReadTokens(files()).value());
+  Put("operators", "o2\n");
+  const LiveTokens late(
+      {.gate = before, .files = files(), .interval = absl::Hours(1)});
+  EXPECT_EQ(Operator(*late.gate(), "", "o2"), StatusCode::kOk);
+  EXPECT_EQ(Operator(*late.gate(), "", "o1"), StatusCode::kUnauthenticated);
+}
+
 TEST_F(LiveTokensTest, AGateThatWasTakenStaysAsItIs) {
   const std::shared_ptr<const TokenGate> before = tokens_->gate();
   Put("workers", NewSecret() + "\n");
