@@ -18,6 +18,8 @@ constexpr absl::Duration kRenewInterval = absl::Milliseconds(500);
 // From the beginning of the last renewal that succeeded. etcd counts from a
 // later moment, so it has given the key to nobody else.
 constexpr absl::Duration kLeadsFor = absl::Milliseconds(1900);
+// No call returns so long after its time, except in a process that was stopped.
+constexpr absl::Duration kSuspended = absl::Milliseconds(500);
 constexpr absl::Duration kCallTimeout = absl::Seconds(2);
 // A member that dies silently tells no watch. So the key is read when nothing
 // was heard for so long, which finds one that answers.
@@ -146,6 +148,7 @@ Leadership::~Leadership() {
 
 void Leadership::Renew(Deadline fresh) {
   Deadline leads = fresh;
+  Deadline suspended(leads.Left() + kSuspended);
   // Due at once: the claim has taken some of the time.
   Deadline renewal(absl::ZeroDuration());
   while (true) {
@@ -158,9 +161,11 @@ void Leadership::Renew(Deadline fresh) {
     }
     renewal = Deadline(kRenewInterval);  // an etcd that is slow takes of it
     const Deadline from_now(kLeadsFor);
+    const Deadline suspended_from_now(kLeadsFor + kSuspended);
     const auto left = client_->RenewLease(lease_, leads.Left());
     if (left.ok() && *left > absl::ZeroDuration() && !leads.Passed()) {
       leads = from_now;
+      suspended = suspended_from_now;
       const absl::Status key = CheckKey(leads.Left());
       if (absl::IsAborted(key)) return Lose(key);
       continue;
@@ -168,11 +173,12 @@ void Leadership::Renew(Deadline fresh) {
     if (!leads.Passed() && !left.ok() && !absl::IsCancelled(left.status())) {
       continue;
     }
-    return Lose(absl::AbortedError(
-        absl::StrCat("its lease in etcd ",
-                     left.ok() ? "has ended"
-                               : absl::StrCat("could not be renewed in time: ",
-                                              left.status().message()))));
+    return Lose(absl::AbortedError(absl::StrCat(
+        "its lease in etcd ",
+        suspended.Passed() ? "has ended: this process did not run for a while"
+        : left.ok()        ? "has ended"
+                           : absl::StrCat("could not be renewed in time: ",
+                                          left.status().message()))));
   }
 }
 

@@ -51,6 +51,7 @@ AdminClient Connect(const CommonOptions& common) {
   return AdminClient({.addresses = common.address,
                       .token = common.token,
                       .tls_folder = common.tls_folder,
+                      .search = absl::Seconds(5),
                       .on_warning = &Warn});
 }
 

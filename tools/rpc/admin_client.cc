@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "base/deadline.h"
 #include "base/mutex.h"
 #include "base/text/utf8.h"
 #include "base/tls/probe.h"
@@ -28,7 +30,6 @@ namespace {
 // few seconds, and a machine starts in this time.
 constexpr absl::Duration kWatchSearches = absl::Minutes(1);
 constexpr absl::Duration kSearchPause = absl::Milliseconds(200);
-constexpr absl::Duration kReconnects = absl::Seconds(1);
 
 std::vector<std::string> Split(const std::string& addresses) {
   return absl::StrSplit(addresses, ',', absl::SkipWhitespace());
@@ -71,20 +72,6 @@ Request About(const JobName& job, const std::string& token) {
   *request.mutable_header() = proto::ToProto(proto::Header{.job = job});
   request.set_token(token);
   return request;
-}
-
-// A channel that has failed connects again only while somebody waits for it.
-void Reconnect(grpc::Channel& channel) {
-  const auto by = absl::ToChronoTime(absl::Now() + kReconnects);
-  auto state = channel.GetState(/*try_to_connect=*/true);
-  if (state != GRPC_CHANNEL_TRANSIENT_FAILURE) return;
-  bool has_tried = false;
-  while (channel.WaitForStateChange(state, by)) {
-    state = channel.GetState(/*try_to_connect=*/true);
-    has_tried |= state == GRPC_CHANNEL_CONNECTING;
-    const bool has_failed = state == GRPC_CHANNEL_TRANSIENT_FAILURE;
-    if (state == GRPC_CHANNEL_READY || (has_tried && has_failed)) return;
-  }
 }
 
 // Until `on_view` returns false, which is OK, or the stream ends.
@@ -145,17 +132,23 @@ class WatchCall {
 
 }  // namespace
 
-// One stub per address; the one that answered last is first.
+// One stub per address, in the order in which they are asked next: the one that
+// answered last is first, one that did not is last.
 struct AdminClient::Stubs {
   absl::StatusOr<std::unique_ptr<proto::ClientCredentials>> credentials;
   std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
   struct AddressStubs {
-    std::shared_ptr<grpc::Channel> channel;
+    std::string address;
     std::unique_ptr<v1::Admin::Stub> admin;
     std::unique_ptr<v1::Coordinator::Stub> worker;
   };
   std::vector<AddressStubs> by_address;
   WatchCall watch;
+
+  static absl::Duration SearchTime(const AdminClientOptions& options) {
+    const bool may_another_lead = Split(options.addresses).size() > 1;
+    return may_another_lead ? options.search : absl::ZeroDuration();
+  }
 
   // Calls each coordinator in turn until one answers.
   template <typename Call>
@@ -168,35 +161,42 @@ struct AdminClient::Stubs {
   template <typename Call>
   absl::Status TryEach(const AdminClientOptions& options, Call call) {
     if (absl::Status fit = Refresh(options); !fit.ok()) return fit;
+    const Deadline search(SearchTime(options));
+    while (true) {
+      const bool is_last_round = search.Passed();
+      const grpc::Status status = TryEachOnce(options, call);
+      if (!IsNoAnswer(status)) return FromGrpc(status);
+      if (is_last_round) return NobodyAnswers(options, status);
+      absl::SleepFor(kSearchPause);
+    }
+  }
+
+  template <typename Call>
+  grpc::Status TryEachOnce(const AdminClientOptions& options, Call call) {
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
-    for (size_t i = 0; i < by_address.size(); ++i) {
-      Reconnect(*by_address[i].channel);
+    for (size_t asked = 0; asked < by_address.size(); ++asked) {
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() +
                            absl::ToChronoMilliseconds(options.deadline));
-      status = call(by_address[i], context);
-      if (!IsNoAnswer(status)) {
-        std::swap(by_address[0], by_address[i]);
-        return FromGrpc(status);
-      }
+      status = call(by_address[0], context);
+      if (!IsNoAnswer(status)) break;
+      PutLast(options);
     }
-    return NobodyAnswers(options, status);
+    return status;
   }
 
   // Asks each coordinator in turn; the one that answers is watched to its end.
   template <typename OnView>
-  grpc::Status WatchEach(const v1::WatchJobRequest& request, OnView on_view) {
+  grpc::Status WatchEach(const AdminClientOptions& options,
+                         const v1::WatchJobRequest& request, OnView on_view) {
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
-    for (size_t i = 0; i < by_address.size(); ++i) {
-      Reconnect(*by_address[i].channel);
+    for (size_t asked = 0; asked < by_address.size(); ++asked) {
       grpc::ClientContext context;
       if (!watch.Set(&context)) return grpc::Status::CANCELLED;
       const absl::Cleanup call_ends = [this] { watch.Set(nullptr); };
-      status = Watch(*by_address[i].admin, &context, request, on_view);
-      if (!IsNoAnswer(status)) {
-        std::swap(by_address[0], by_address[i]);
-        return status;
-      }
+      status = Watch(*by_address[0].admin, &context, request, on_view);
+      if (!IsNoAnswer(status)) break;
+      PutLast(options);
     }
     return status;
   }
@@ -206,27 +206,37 @@ struct AdminClient::Stubs {
     if (!credentials.ok()) return credentials.status();
     const auto current = (*credentials)->Current();
     if (current == std::exchange(used, current)) return absl::OkStatus();
+    by_address.clear();
+    for (const std::string& address : Split(options.addresses)) {
+      by_address.push_back(Connect(options, address));
+    }
+    return absl::OkStatus();
+  }
+
+  // The address that was asked, which did not answer. Its next connection is a
+  // new one: a channel that has failed waits before it connects again.
+  void PutLast(const AdminClientOptions& options) {
+    by_address[0] = Connect(options, by_address[0].address);
+    std::rotate(by_address.begin(), by_address.begin() + 1, by_address.end());
+  }
+
+  AddressStubs Connect(const AdminClientOptions& options,
+                       const std::string& address) const {
     grpc::ChannelArguments arguments;
     // A description of 100,000 parameters is larger than gRPC's default limit.
     arguments.SetMaxReceiveMessageSize(std::numeric_limits<int>::max());
-    // Also the time that an attempt to connect has.
+    // The time that an attempt to connect has.
     arguments.SetInt(
         GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
         static_cast<int>(absl::ToInt64Milliseconds(options.deadline)));
-    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 300);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     // For a watch, as a worker's.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 3'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3'000);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    by_address.clear();
-    for (const std::string& address : Split(options.addresses)) {
-      const auto channel =
-          grpc::CreateCustomChannel(address, current, arguments);
-      by_address.push_back({channel, v1::Admin::NewStub(channel),
-                            v1::Coordinator::NewStub(channel)});
-    }
-    return absl::OkStatus();
+    const auto channel = grpc::CreateCustomChannel(address, used, arguments);
+    return {address, v1::Admin::NewStub(channel),
+            v1::Coordinator::NewStub(channel)};
   }
 
   static absl::Status NobodyAnswers(const AdminClientOptions& options,
@@ -343,11 +353,11 @@ absl::Status AdminClient::WatchJob(
     const JobName& job, const std::function<bool(const JobView&)>& on_view) {
   const auto request = About<v1::WatchJobRequest>(job, options_.token);
   bool answered = false;
-  absl::Time give_up_at = absl::InfinitePast();
+  absl::Time give_up_at = absl::Now() + stubs_->SearchTime(options_);
   while (true) {
     if (absl::Status fit = stubs_->Refresh(options_); !fit.ok()) return fit;
     const grpc::Status status =
-        stubs_->WatchEach(request, [&](const JobView& view) {
+        stubs_->WatchEach(options_, request, [&](const JobView& view) {
           answered = true;
           return on_view(view);
         });

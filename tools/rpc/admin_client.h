@@ -1,9 +1,10 @@
 // A client of the Admin service, in terms of the plain structs of protocol/.
 //
 // Threads: one at a time, except CancelWatch. Calls block.
-// Errors:  Unavailable, with the addresses, if no coordinator answers in time;
-//          else the status of the service. A TLS folder that cannot be used
-//          at first fails each call; later the former certificates stay in use.
+// Errors:  Unavailable, with the addresses, if no coordinator answers in time
+//          (a call may have been carried out by one that failed then); else the
+//          status of the service. A TLS folder that cannot be used at first
+//          fails each call; later the former certificates stay in use.
 
 #ifndef LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
 #define LOCKSTEP_TOOLS_RPC_ADMIN_CLIENT_H_
@@ -27,8 +28,12 @@ namespace lockstep::ctl {
 struct AdminClientOptions {
   std::string addresses;  // HOST:PORT, comma separated, tried in turn
   std::string token;
-  std::string tls_folder;  // empty: plaintext
-  absl::Duration deadline = absl::Seconds(5);
+  std::string tls_folder;                      // empty: plaintext
+  absl::Duration deadline = absl::Seconds(5);  // of a call to one of them
+  // How long to go on when none of several coordinators answers: another one
+  // leads a few seconds after the leader has failed. A call to one that is
+  // silent may take longer, and all are asked once more after it.
+  absl::Duration search = absl::ZeroDuration();
   // Receives a line when the certificates in `tls_folder` were replaced by ones
   // that cannot be used. May be empty.
   std::function<void(const std::string&)> on_warning;
