@@ -524,6 +524,21 @@ TEST(DoctorTest, OneCoordinatorOfSeveralSuffices) {
   EXPECT_EQ(CountOf(Diagnose(facts), Severity::kError), 2);
 }
 
+TEST(DoctorTest, CoordinatorsThatWaitAreNoFaultBesideOneOfTls) {
+  Facts facts = Healthy();
+  facts.coordinators = {
+      Silent("a:7070", absl::UnavailableError("Connection refused")),
+      Silent("b:7070", absl::OkStatus()),
+      Silent("c:7070", absl::DeadlineExceededError("no answer within 1s"))};
+  CoordinatorFacts& leader = facts.coordinators[1];
+  leader.tls = {"b:7070 serves TLS", "give it a folder"};
+  EXPECT_EQ(OnlyBad(facts).what, "b:7070 serves TLS");
+  leader.tls.reset();
+  leader.lacks_certificates = true;
+  facts.tls[0].usable = absl::FailedPreconditionError("expired");
+  EXPECT_EQ(OnlyBad(facts).check, "tls");
+}
+
 TEST(DoctorTest, AWorkerIsNoOperatorAndThatIsWell) {
   Facts facts = Healthy();
   facts.coordinators[0].met->as_operator =

@@ -181,9 +181,14 @@ Findings JudgeCoordinator(const CoordinatorFacts& one, const Facts& facts) {
 }  // namespace
 
 Findings CheckCoordinators(const Facts& facts) {
-  const bool any_answers =
+  // Only the coordinator that leads listens. If a fault of certificates keeps
+  // doctor from asking it, the others are not at fault.
+  const bool one_leads =
       std::any_of(facts.coordinators.begin(), facts.coordinators.end(),
-                  [](const CoordinatorFacts& one) { return one.met.ok(); });
+                  [](const CoordinatorFacts& one) {
+                    return one.met.ok() || one.tls.has_value() ||
+                           (one.connected.ok() && one.lacks_certificates);
+                  });
   if (facts.coordinators.empty()) {
     return {{Severity::kSkipped, "no --address, and no LOCKSTEP_ADDRESS"}};
   }
@@ -192,7 +197,7 @@ Findings CheckCoordinators(const Facts& facts) {
     if (one.met.ok()) {
       const Findings judged = JudgeCoordinator(one, facts);
       findings.insert(findings.end(), judged.begin(), judged.end());
-    } else if (one.resolved.ok() && !one.connected.ok() && any_answers) {
+    } else if (one.resolved.ok() && !one.connected.ok() && one_leads) {
       findings.push_back(
           {Severity::kOk,
            absl::StrCat(one.address,
