@@ -363,6 +363,17 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) {
          f->coordinators = {Silent("a:7070", absl::OkStatus())};
        }},
+      {"coordinator", warning, "a:7070 accepts.*does not answer: no answer",
+       "restart lockstepd",
+       [](Facts* f) {
+         f->coordinators[0] = Silent("a:7070", absl::OkStatus());
+         f->coordinators[0].met = absl::UnavailableError("no answer");
+       }},
+      {"coordinator", error, "a:7070 speaks gRPC", "--health_address",
+       [](Facts* f) {
+         f->coordinators[0] = Silent("a:7070", absl::OkStatus());
+         f->coordinators[0].met = absl::UnimplementedError("");
+       }},
       {"coordinator", error, "a:7070: revoked", "lockstepctl token",
        [](Facts* f) {
          f->coordinators.pop_back();

@@ -75,6 +75,18 @@ Finding NotSpokenTo(const CoordinatorFacts& one) {
           "kubectl logs"};
 }
 
+// As a leader that was stopped, or whose machine hangs, until it has ended.
+Finding SilentBesideLeader(const CoordinatorFacts& one) {
+  return {
+      Severity::kWarning,
+      absl::StrCat(one.address, " accepts connections and does not answer: ",
+                   one.met.status().message()),
+      "another coordinator answers, and workers and tools find it after a "
+      "few seconds; this one cannot follow when it ends",
+      "if it was stopped or hangs, systemctl restart lockstepd there; if "
+      "it is no coordinator, remove the address"};
+}
+
 std::string OnlyConnected(const std::string& address) {
   return absl::StrCat(address,
                       " accepts connections, and was not asked: the "
@@ -181,12 +193,16 @@ Findings JudgeCoordinator(const CoordinatorFacts& one, const Facts& facts) {
 }  // namespace
 
 Findings CheckCoordinators(const Facts& facts) {
+  const bool any_answers =
+      std::any_of(facts.coordinators.begin(), facts.coordinators.end(),
+                  [](const CoordinatorFacts& one) { return one.met.ok(); });
   // Only the coordinator that leads listens. If a fault of certificates keeps
   // doctor from asking it, the others are not at fault.
   const bool one_leads =
+      any_answers ||
       std::any_of(facts.coordinators.begin(), facts.coordinators.end(),
                   [](const CoordinatorFacts& one) {
-                    return one.met.ok() || one.tls.has_value() ||
+                    return one.tls.has_value() ||
                            (one.connected.ok() && one.lacks_certificates);
                   });
   if (facts.coordinators.empty()) {
@@ -207,6 +223,9 @@ Findings CheckCoordinators(const Facts& facts) {
       findings.push_back(Unreachable(one));
     } else if (one.lacks_certificates) {
       findings.push_back({Severity::kSkipped, OnlyConnected(one.address)});
+    } else if (any_answers && !one.tls &&
+               absl::IsUnavailable(one.met.status())) {
+      findings.push_back(SilentBesideLeader(one));
     } else {
       findings.push_back(NotSpokenTo(one));
     }
