@@ -247,14 +247,15 @@ class DoctorTest(unittest.TestCase):
         spec.write_text("name: j\nmesh: {data: 4}\n")
         for words, says in ((["-n", "3"], "has 4 ranks"), (["-n", "8"], "has 4 ranks"),
                             (["-n", "2", "--nodes", "3"], "starts 6 workers"),
-                            (["-n", "4", "--job", "k"], "names the job j")):
+                            (["-n", "4", "--job", "k"], "--job j, or without --job")):
             with self.subTest(words):
                 code, found = doctor("--spec", spec, *words)
                 self.assertEqual(code, 1)
                 self.expect(found["spec"], "error", says)
                 done = run(BIN / "lockstepctl", "--address", NOBODY, "run", "--spec", spec, *words, "--", "true")
                 self.assertEqual(done.returncode, 2)
-        for words in ([], ["-n", "4"], ["-n", "2"], ["-n", "2", "--nodes", "2"]):
+        self.expect(doctor("--spec", spec, "--job", "k")[1]["spec"], "error", "--job j, or without --job")
+        for words in ([], ["-n", "4"], ["-n", "2"], ["--nodes", "2"], ["--job", "j"], ["-n", "2", "--nodes", "2"]):
             self.expect(doctor("--spec", spec, *words)[1]["spec"], "ok")
         for address in ("0.0.0.0", "::"):
             self.expect(doctor("--host-address", address)[1]["host address"], "error", address)

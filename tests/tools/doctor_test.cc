@@ -62,6 +62,7 @@ Facts Healthy() {
   facts.assignment = {.workers = 2, .ranks = 8, .job = "j", .version = "1.0"};
   facts.now = Day(0);
   facts.spec = absl::OkStatus();
+  facts.spec_name = "j";
   facts.machine = MachineFacts{
       .room = {.machine = 64 * 1024 * kMiB,
                .group = 16 * 1024 * kMiB,
@@ -164,6 +165,11 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
       {"spec", error, "-n 3, but mesh", "--nodes M",
        [](Facts* f) {
          f->spec_fits = absl::InvalidArgumentError("-n 3, but mesh");
+       }},
+      {"spec", error, "--job j, but", "^--job k, or without",
+       [](Facts* f) {
+         f->spec_name = "k";
+         f->spec_fits = absl::InvalidArgumentError("--job j, but");
        }},
       {"memory", error, "not enough shared memory: 100.0 MiB.*control group",
        "resources.limits.memory",
@@ -479,9 +485,13 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
          f->etcd[1].says = absl::UnavailableError("not asked");
          f->etcd[1].tls = {"e2:2379: not signed", ""};
        }},
-      {"etcd", error, "has no prefix", "high-availability.md",
+      {"etcd", error, "has no prefix", "etcd://.*/lockstep/main",
        [](Facts* f) {
          f->etcd_url = absl::InvalidArgumentError("it has no prefix");
+       }},
+      {"etcd", error, "in plaintext", "--etcd-tls DIR.*--insecure",
+       [](Facts* f) {
+         f->etcd_url = absl::FailedPreconditionError("in plaintext");
        }},
   };
   for (const Sick& sick : all) {

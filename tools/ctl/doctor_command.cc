@@ -29,10 +29,11 @@ bool UsesGpu(const JobSpec& spec) { return spec.transport == "nccl"; }
 // Whether `run` would take the spec, of so many ranks.
 absl::Status CompareWithRun(const DoctorOptions& options,
                             const std::string& spec, int ranks) {
-  if (options.workers == 0) return absl::OkStatus();
-  const int nodes =
-      options.nodes > 0 ? options.nodes : std::max(1, ranks / options.workers);
-  return DecideJob({.workers = options.workers,
+  // Without -n as many as fit, so that only the name can differ.
+  const int workers = options.workers > 0 ? options.workers : ranks;
+  int nodes = std::max(1, ranks / workers);
+  if (options.workers > 0 && options.nodes > 0) nodes = options.nodes;
+  return DecideJob({.workers = workers,
                     .nodes = nodes,
                     .has_address = true,
                     .job = options.assignment.job,
@@ -52,6 +53,7 @@ void ReadSpec(const DoctorOptions& options, doctor::Facts* facts) {
   const auto spec = spec::ParseJobSpec(*text, file);
   facts->spec = spec.status();
   if (!spec.ok()) return;
+  facts->spec_name = spec->name;
   facts->assignment.ranks = spec->mesh.WorldSize();
   facts->spec_fits = CompareWithRun(options, *text, facts->assignment.ranks);
   facts->assignment.uses_gpu = UsesGpu(*spec);

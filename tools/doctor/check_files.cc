@@ -194,8 +194,10 @@ Findings CheckEtcd(const Facts& facts) {
   if (facts.etcd_url && !facts.etcd_url->ok()) {
     return {{Severity::kError, std::string(facts.etcd_url->message()),
              "lockstepd ends at its start",
-             "docs/high-availability.md has what --journal and --etcd_tls "
-             "take"}};
+             absl::IsFailedPrecondition(*facts.etcd_url)
+                 ? "--etcd-tls DIR (lockstepd's --etcd_tls), or --insecure"
+                 : "a URL with a port for each member and a prefix of its own, "
+                   "as etcd://etcd-0:2379,etcd-1:2379/lockstep/main"}};
   }
   const bool any_serves =
       std::any_of(facts.etcd.begin(), facts.etcd.end(), Serves);
@@ -211,10 +213,14 @@ Findings CheckEtcd(const Facts& facts) {
 Findings CheckSpec(const Facts& facts) {
   if (!facts.spec) return {};
   if (facts.spec->ok() && !facts.spec_fits.ok()) {
+    const bool is_other_job = facts.assignment.job != facts.spec_name;
     return {{Severity::kError, std::string(facts.spec_fits.message()),
              "lockstepctl run ends with exit code 2",
-             "-n N --nodes M, of which the product is the number of ranks, or "
-             "another mesh"}};
+             is_other_job
+                 ? absl::StrCat("--job ", Quoted(facts.spec_name),
+                                ", or without --job")
+                 : "-n N --nodes M, of which the product is the number of "
+                   "ranks, or another mesh"}};
   }
   if (facts.spec->ok()) return {{Severity::kOk, "it can be read"}};
   return {{Severity::kError, std::string(facts.spec->message()),

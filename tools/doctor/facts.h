@@ -160,6 +160,7 @@ struct Facts {
   Assignment assignment;
   absl::Time now;
   std::optional<absl::Status> spec;  // of --spec
+  std::string spec_name;             // the job that it names
   absl::Status spec_fits;            // -n, --nodes and --job, as run has it
   std::optional<MachineFacts> machine;
   std::optional<GpuFacts> gpu;
