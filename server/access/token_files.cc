@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/join_token.h"
 #include "base/secret_file.h"
 #include "base/text/token_text.h"
 
@@ -22,6 +23,8 @@ absl::StatusOr<std::vector<std::string>> ReadLines(const std::string& path) {
 // 64 random bits in hexadecimal digits.
 constexpr size_t kSafeTokenBytes = 16;
 
+constexpr char kMakeToken[] = ": make one with openssl rand -hex 32";
+
 }  // namespace
 
 std::string WarningOfShortTokens(const Tokens& tokens) {
@@ -29,10 +32,17 @@ std::string WarningOfShortTokens(const Tokens& tokens) {
     for (const std::string& token : *list) {
       if (token.size() >= kSafeTokenBytes) continue;
       return absl::StrFormat(
-          "a token of %s has %d bytes and may be guessed: make one with "
-          "openssl rand -hex 32",
-          list == &tokens.operators ? "operators" : "workers", token.size());
+          "a token of %s has %d bytes and may be guessed%s",
+          list == &tokens.operators ? "operators" : "workers", token.size(),
+          kMakeToken);
     }
+  }
+  for (const std::string& token : tokens.workers) {
+    if (token.size() >= kJoinSecretBytesMin) continue;
+    return absl::StrFormat(
+        "a token of workers has %d bytes, and the join tokens of jobs need one "
+        "of at least %d%s",
+        token.size(), kJoinSecretBytesMin, kMakeToken);
   }
   return "";
 }

@@ -32,8 +32,9 @@ struct Tokens {
 // is in both files, or if there is only one of workers.
 absl::StatusOr<Tokens> ReadTokens(const TokenFiles& files);
 
-// What is wrong with tokens that are so short that they can be guessed, for
-// people; empty: none is.
+// What is wrong with tokens that are so short that they can be guessed, or
+// those of workers that JoinToken refuses, for people; empty: nothing is. They
+// are accepted all the same.
 std::string WarningOfShortTokens(const Tokens& tokens);
 
 }  // namespace lockstep::rpc

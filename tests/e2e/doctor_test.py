@@ -242,6 +242,19 @@ class DoctorTest(unittest.TestCase):
                       ["127.0.0.1:0", "--token-file", operator, "--worker-token-file", workers]):
             self.assertEqual(doctor("--listen", *words)[0], 0, words)
 
+    def test_a_workers_token_too_short_for_join_tokens_is_a_warning_of_both(self):
+        operator, _, _ = self.write_tokens()
+        short = self.write_token("short", "w" * 24)
+        says = "a token of workers has 24 bytes, and the join tokens"
+        code, found = doctor("--listen", "127.0.0.1:0", "--token-file", operator, "--worker-token-file", short)
+        self.assertEqual(code, 0)
+        self.expect(found["token"], "warning", says)
+        self.serve("--token_file", operator, "--worker_token_file", short)
+        self.assertIn(says, self.log.read_text(encoding="utf-8"))
+        code, found = doctor("--worker-token-file", short)  # of a launcher
+        self.assertEqual(code, 1)
+        self.expect(found["token"], "error", "24 bytes")
+
     def test_what_run_would_refuse(self):
         spec = Path(self.folder) / "job.yaml"
         spec.write_text("name: j\nmesh: {data: 4}\n")

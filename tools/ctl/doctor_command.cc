@@ -60,7 +60,7 @@ void ReadSpec(const DoctorOptions& options, doctor::Facts* facts) {
   if (facts->assignment.job.empty()) facts->assignment.job = spec->name;
 }
 
-// The file must also do for join tokens.
+// A launcher makes join tokens of the file.
 doctor::TokenFacts GatherWorkerTokenFile(const std::string& path) {
   doctor::TokenFacts facts = doctor::GatherTokenFile(path);
   if (!facts.usable.ok()) return facts;
@@ -101,7 +101,10 @@ void GatherSecrets(const DoctorOptions& options, doctor::Facts* facts) {
         doctor::GatherToken(options.token_source, *options.token));
   }
   if (!options.worker_token_file.empty()) {
-    facts->tokens.push_back(GatherWorkerTokenFile(options.worker_token_file));
+    facts->tokens.push_back(
+        facts->assignment.serves
+            ? doctor::GatherTokenFile(options.worker_token_file)
+            : GatherWorkerTokenFile(options.worker_token_file));
   }
   const bool all_usable = std::all_of(
       facts->tokens.begin(), facts->tokens.end(),

@@ -105,9 +105,11 @@ Findings CheckTokens(const Facts& facts) {
                         "a file of its own for each of the two: (umask 077; "
                         "openssl rand -hex 32 > FILE)"});
   } else if (!both.warning.empty()) {
-    findings.push_back({Severity::kWarning, both.warning,
-                        "who guesses it operates jobs, or joins them",
-                        "(umask 077; openssl rand -hex 32 > FILE)"});
+    findings.push_back(
+        {Severity::kWarning, both.warning,
+         "who guesses a token operates jobs, or joins them; without "
+         "join tokens each worker needs the token of all jobs",
+         "(umask 077; openssl rand -hex 32 > FILE)"});
   }
   return findings;
 }

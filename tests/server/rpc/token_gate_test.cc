@@ -96,7 +96,14 @@ TEST(TokenGateTest, AShortWorkersTokenHasNoJoinTokens) {
 TEST(TokenGateTest, ShortTokensAreWarnedOfWithoutBeingSaid) {
   const std::string safe(16, 'x');
   EXPECT_EQ(WarningOfShortTokens({}), "");
-  EXPECT_EQ(WarningOfShortTokens({.operators = {safe}, .workers = {safe}}), "");
+  const std::string secret(32, 'x');
+  EXPECT_EQ(WarningOfShortTokens({.operators = {safe}, .workers = {secret}}),
+            "");
+  for (const std::string& token : {safe, std::string(31, 'x')}) {
+    EXPECT_FALSE(JoinToken(token, "digits").ok());
+    EXPECT_THAT(WarningOfShortTokens({.operators = {safe}, .workers = {token}}),
+                testing::HasSubstr(absl::StrCat(token.size(), " bytes")));
+  }
   EXPECT_THAT(
       WarningOfShortTokens({.operators = {safe}, .workers = {safe, "sesame"}}),
       testing::AllOf(testing::HasSubstr("workers has 6 bytes"),
