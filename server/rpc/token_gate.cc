@@ -76,7 +76,8 @@ absl::StatusOr<std::string> TokenGate::AdmitWorker(
   const bool is_operators = IsOneOf(token, tokens_.operators);
   if (is_workers || is_operators) return std::string();
   return absl::UnauthenticatedError(
-      "the token is not one of this coordinator's, nor of this job: it is "
+      "the token is neither this coordinator's nor the join token of this job: "
+      "it is "
       "another job's, wrong, or was revoked");
 }
 
