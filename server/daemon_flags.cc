@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/process.h"
 #include "server/access/address.h"
+#include "server/access/may_listen.h"
 #include "server/rpc/token_gate.h"
 
 namespace lockstep {
@@ -74,9 +75,9 @@ void Declare(DaemonFlags* flags, CommandLine* line) {
 absl::StatusOr<rpc::ServerOptions> OptionsFrom(const DaemonFlags& flags) {
   rpc::ServerOptions options;
   options.version = LOCKSTEP_VERSION;
-  if (flags.insecure && !flags.tls.empty()) {
-    return absl::InvalidArgumentError(
-        "--insecure is for a daemon without TLS: leave it out with --tls");
+  if (absl::Status fit = rpc::CheckInsecure(flags.tls, flags.insecure);
+      !fit.ok()) {
+    return fit;
   }
   options.insecure = flags.insecure;
   options.limits = flags.limits.rpc();

@@ -106,19 +106,7 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
 
 absl::Status CheckJournal(const JournalOptions& options) {
   if (IsInEtcd(options.where)) return UrlOf(options).status();
-  if (!options.etcd_tls.empty()) {
-    return absl::InvalidArgumentError(
-        "--etcd_tls is for a --journal in etcd: etcd://HOST:PORT/PREFIX");
-  }
-  // A slash, so that a misspelt "memory" is no new folder.
-  if (options.where == kJournalInMemory ||
-      absl::StrContains(options.where, '/')) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--journal is \"", options.where,
-      "\": it is memory, a folder with a slash, such as ./journal, or "
-      "etcd://HOST:PORT/PREFIX"));
+  return CheckLocalJournal(options.where, options.etcd_tls);
 }
 
 std::string AdviceFor(const std::string& where) {

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "protocol/ids.h"
+#include "server/access/local_journal.h"
 #include "server/etcd/client.h"
 #include "server/etcd/leadership.h"
 #include "server/journal/journal.h"
@@ -21,8 +21,6 @@
 #include "server/observe/log.h"
 
 namespace lockstep {
-
-inline constexpr absl::string_view kJournalInMemory = "memory";
 
 struct JournalOptions {
   std::string where;  // memory, a folder with a slash, or etcd://...

@@ -19,4 +19,10 @@ absl::Status MayListen(const Address& listen, const std::string& tls_folder,
       "say --insecure if the network is trusted"));
 }
 
+absl::Status CheckInsecure(const std::string& tls_folder, bool insecure) {
+  if (!insecure || tls_folder.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--insecure is for a daemon without TLS: leave it out with --tls");
+}
+
 }  // namespace lockstep::rpc

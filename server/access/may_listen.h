@@ -18,6 +18,9 @@ namespace lockstep::rpc {
 absl::Status MayListen(const Address& listen, const std::string& tls_folder,
                        bool insecure);
 
+// InvalidArgument: `insecure`, though there are certificates.
+absl::Status CheckInsecure(const std::string& tls_folder, bool insecure);
+
 }  // namespace lockstep::rpc
 
 #endif  // LOCKSTEP_SERVER_ACCESS_MAY_LISTEN_H_

@@ -226,9 +226,27 @@ class DoctorTest(unittest.TestCase):
     def test_what_lockstepd_would_refuse(self):
         operator, workers, _ = self.write_tokens()
         same = self.write_token("same", workers.read_text())
+        run(BIN / "lockstepctl", "certs", "init", f"{self.folder}/certs")
+        _, taken = self.serve()
+        # Bound and not listening: nobody else gets the port, and others may listen.
+        with socket.socket() as keeper:
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeper.bind(("127.0.0.1", 0))
+            self.refuse_as_lockstepd(operator, workers, same, taken, f"127.0.0.1:{keeper.getsockname()[1]}")
+
+    def refuse_as_lockstepd(self, operator, workers, same, taken, free):
         for words, check, says in (
                 (["--listen", "0.0.0.0:0"], "listen", "can be reached from other machines"),
                 (["--listen", "127.0.0.1:99999"], "listen", "127.0.0.1:99999"),
+                (["--listen", "127.0.0.1:0", "--health-address", "127.0.0.1"], "listen", "--health-address"),
+                (["--listen", "127.0.0.1:0", "--metrics-address", "127.0.0.1:x"], "listen", "--metrics-address"),
+                (["--listen", "127.0.0.1:0", "--health-address", taken], "listen", "another process"),
+                (["--listen", free, "--metrics-address", free], "listen", "has the port of --listen"),
+                (["--listen", "127.0.0.1:0", "--tls", f"{self.folder}/certs/coordinator", "--insecure"], "listen",
+                 "without --insecure"),
+                (["--listen", "127.0.0.1:0", "--journal", "folder"], "journal", "--journal ./folder"),
+                (["--listen", "127.0.0.1:0", "--etcd-tls", f"{self.folder}/certs/worker"], "journal",
+                 "without --etcd-tls"),
                 (["--listen", "127.0.0.1:0", "--worker-token-file", workers], "token", "needs --token_file"),
                 (["--listen", "127.0.0.1:0", "--token-file", same, "--worker-token-file", workers], "token",
                  "hold the same token")):
@@ -236,7 +254,7 @@ class DoctorTest(unittest.TestCase):
                 code, found = doctor(*words)
                 self.assertEqual(code, 1)
                 self.expect(found[check], "error", says)
-                flags = [str(word).replace("token-file", "token_file").replace("worker-", "worker_") for word in words]
+                flags = [re.sub("(?<=[a-z])-", "_", str(word)) if str(word).startswith("--") else word for word in words]
                 self.assertIn(run(BIN / "lockstepd", *flags).returncode, (1, 2))
         for words in (["0.0.0.0:0", "--insecure"],
                       ["127.0.0.1:0", "--token-file", operator, "--worker-token-file", workers]):

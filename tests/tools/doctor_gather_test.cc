@@ -166,8 +166,11 @@ TEST_F(GatherTest, ReadsAJournalUnlessADaemonUsesIt) {
   EXPECT_FALSE(GatherJournal(root_ + "/file").is_folder);
 }
 
-ListenFacts Listen(const std::string& address) {
-  return GatherListen(address, "", /*insecure=*/false);
+ListenFacts Listen(const std::string& address, const std::string& tls = "",
+                   bool insecure = false) {
+  return GatherListeners(
+             {.listen = address, .tls_folder = tls, .insecure = insecure})
+      .front();
 }
 
 // The names, sizes and times of what is in a folder, and its own time.
@@ -221,9 +224,19 @@ TEST_F(GatherTest, KnowsWhereLockstepdWouldListen) {
   }
   EXPECT_TRUE(Listen("127.0.0.1:0").allowed.ok());
   EXPECT_FALSE(Listen("0.0.0.0:0").allowed.ok());
-  EXPECT_TRUE(GatherListen("0.0.0.0:0", "", /*insecure=*/true).allowed.ok());
-  EXPECT_TRUE(
-      GatherListen("0.0.0.0:0", "/tls", /*insecure=*/false).allowed.ok());
+  EXPECT_TRUE(Listen("0.0.0.0:0", "", /*insecure=*/true).allowed.ok());
+  EXPECT_TRUE(Listen("0.0.0.0:0", "/tls").allowed.ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Listen("127.0.0.1:0", "/tls", /*insecure=*/true).allowed));
+}
+
+TEST_F(GatherTest, ListenersInPlaintextMayLeaveThisMachine) {
+  const auto all = GatherListeners({.listen = "127.0.0.1:0",
+                                    .health_address = "0.0.0.0:0",
+                                    .metrics_address = "0.0.0.0"});
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_TRUE(all[1].allowed.ok() && all[1].bound.ok());
+  EXPECT_FALSE(all[2].parsed.ok());
 }
 
 TEST_F(GatherTest, ComparesTheTwoFilesOfTokens) {

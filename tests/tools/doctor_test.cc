@@ -95,8 +95,8 @@ Facts Healthy() {
                    .usable = absl::OkStatus(),
                    .tokens = 1}};
   facts.coordinators = {Coordinator("a:7070"), Coordinator("b:7070")};
-  facts.listen = ListenFacts{};
-  facts.listen->address = "0.0.0.0:7070";
+  facts.listeners = {{.flag = "--listen", .address = "0.0.0.0:7070"},
+                     {.flag = "--health-address", .address = "0.0.0.0:7071"}};
   JournalFolderFacts journal;
   journal.folder = "/journal";
   journal.exists = true;
@@ -315,23 +315,40 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
        [](Facts* f) { f->host_address->is_any = true; }},
       {"listen", error, "port", "up to 65535",
        [](Facts* f) {
-         f->listen->parsed = absl::InvalidArgumentError("port");
+         f->listeners[0].parsed = absl::InvalidArgumentError("port");
        }},
       {"listen", error, "0.0.0.0:7070 can be reached", "--tls DIR.*--insecure",
        [](Facts* f) {
-         f->listen->allowed = absl::FailedPreconditionError("no");
+         f->listeners[0].allowed = absl::FailedPreconditionError("no");
        }},
       {"listen", error, "0.0.0.0:7070: another process", "sport = :7070",
        [](Facts* f) {
-         f->listen->bound = absl::AlreadyExistsError("another process");
+         f->listeners[0].bound = absl::AlreadyExistsError("another process");
        }},
       {"listen", error, "Permission denied", "above 1023",
        [](Facts* f) {
-         f->listen->bound = absl::PermissionDeniedError("Permission denied");
+         f->listeners[0].bound =
+             absl::PermissionDeniedError("Permission denied");
        }},
       {"listen", error, "Cannot assign", "0.0.0.0",
        [](Facts* f) {
-         f->listen->bound = absl::UnavailableError("Cannot assign");
+         f->listeners[0].bound = absl::UnavailableError("Cannot assign");
+       }},
+      {"listen", error, "--insecure is for", "^without --insecure",
+       [](Facts* f) {
+         f->listeners[0].allowed =
+             absl::InvalidArgumentError("--insecure is for");
+       }},
+      {"listen", error, "--health-address: no port", "up to 65535",
+       [](Facts* f) {
+         f->listeners[1].parsed = absl::InvalidArgumentError("no port");
+       }},
+      {"listen", error,
+       "--health-address 0.0.0.0:7071 has the port of --listen",
+       "a port for each",
+       [](Facts* f) {
+         f->listeners[1].bound = absl::AlreadyExistsError("another process");
+         f->listeners[1].same_port_as = "--listen";
        }},
       {"coordinator", error, "nobody answers at a:7070: refused",
        "systemctl start lockstepd",
@@ -433,6 +450,17 @@ TEST(DoctorTest, EachFaultIsOneFindingWithItsReasonAndItsFix) {
          f->journal->exists = false;
          f->journal->parent_writable =
              absl::PermissionDeniedError("cannot be made");
+       }},
+      {"journal", error, "no slash", "^--journal ./journal$",
+       [](Facts* f) {
+         f->journal->folder = "journal";
+         f->journal->allowed = absl::InvalidArgumentError("no slash");
+       }},
+      {"journal", error, "is for a --journal in etcd", "without --etcd-tls",
+       [](Facts* f) {
+         f->journal->allowed =
+             absl::InvalidArgumentError("is for a --journal in etcd");
+         f->journal->has_etcd_tls = true;
        }},
       {"journal", error, "not a folder", "--journal",
        [](Facts* f) { f->journal->is_folder = false; }},

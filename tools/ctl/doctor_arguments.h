@@ -50,6 +50,10 @@ class DoctorArguments {
     doctor.Add("--listen", &options_.listen,
                "HOST:PORT: this host is to run lockstepd there, and --tls, "
                "--token-file and --worker-token-file are its own");
+    doctor.Add("--health-address", &options_.health_address,
+               "lockstepd's --health_address");
+    doctor.Add("--metrics-address", &options_.metrics_address,
+               "lockstepd's --metrics_address");
     doctor.Add("--worker-token-file", &options_.worker_token_file,
                "The coordinator's");
     doctor.Add("--journal", &options_.journal,

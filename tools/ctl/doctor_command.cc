@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/secret_file.h"
 #include "base/user_file.h"
+#include "server/access/local_journal.h"
 #include "server/etcd/access/access.h"
 #include "spec/spec_text.h"
 #include "tools/ctl/print.h"
@@ -125,9 +126,20 @@ bool LacksCertificates(const doctor::Facts& facts, const std::string& folder) {
 }
 
 void GatherJournals(const DoctorOptions& options, doctor::Facts* facts) {
-  if (options.journal.empty() || options.journal == "memory") return;
-  if (!absl::StartsWith(options.journal, etcd::kScheme)) {
-    facts->journal = doctor::GatherJournal(options.journal);
+  // lockstepd's default.
+  const std::string journal =
+      options.journal.empty() ? std::string(kJournalInMemory) : options.journal;
+  if (!absl::StartsWith(journal, etcd::kScheme)) {
+    const absl::Status allowed =
+        CheckLocalJournal(journal, options.etcd_tls_folder);
+    if (!allowed.ok()) {
+      facts->journal = doctor::JournalFolderFacts{
+          .folder = journal,
+          .allowed = allowed,
+          .has_etcd_tls = !options.etcd_tls_folder.empty()};
+    } else if (journal != kJournalInMemory) {
+      facts->journal = doctor::GatherJournal(journal);
+    }
     return;
   }
   const auto url = etcd::UrlThatMayBeAsked(
@@ -173,10 +185,12 @@ doctor::Facts GatherAll(const DoctorOptions& options) {
   if (!options.host_address.empty()) {
     facts.host_address = doctor::GatherHostAddress(options.host_address);
   }
-  if (!options.listen.empty()) {
-    facts.listen = doctor::GatherListen(options.listen, options.tls_folder,
-                                        options.insecure);
-  }
+  facts.listeners =
+      doctor::GatherListeners({.listen = options.listen,
+                               .health_address = options.health_address,
+                               .metrics_address = options.metrics_address,
+                               .tls_folder = options.tls_folder,
+                               .insecure = options.insecure});
   GatherSecrets(options, &facts);
   GatherJournals(options, &facts);
   GatherCoordinators(options, &facts);

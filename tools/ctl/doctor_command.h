@@ -30,7 +30,9 @@ struct DoctorOptions {
   std::string tls_folder;
   std::string spec_file;
   std::string host_address;
-  std::string listen;   // not empty: this host is to be a coordinator
+  std::string listen;  // not empty: this host is to be a coordinator
+  std::string health_address;
+  std::string metrics_address;
   std::string journal;  // a folder, or etcd://...
   std::string etcd_tls_folder;
   bool insecure = false;  // lockstepd's --insecure

@@ -166,6 +166,15 @@ Findings Alarms(const Facts& facts) {
 Findings CheckJournalFolder(const Facts& facts) {
   if (!facts.journal) return {};
   const JournalFolderFacts& journal = *facts.journal;
+  if (!journal.allowed.ok()) {
+    return {{Severity::kError, std::string(journal.allowed.message()),
+             "lockstepd would end with exit code 2",
+             journal.has_etcd_tls
+                 ? "--journal etcd://HOST:PORT,.../PREFIX, or without "
+                   "--etcd-tls"
+                 : absl::StrCat("--journal ",
+                                Quoted(absl::StrCat("./", journal.folder)))}};
+  }
   Findings findings = {JudgeFolder(journal)};
   if (journal.free_bytes < kJournalBytes || journal.free_files < 16) {
     findings.push_back(

@@ -140,6 +140,22 @@ Finding WorkersTokenFinding(const CoordinatorFacts& one) {
           "copy the coordinator's --worker_token_file, and name the copy"};
 }
 
+Finding NotAllowed(const ListenFacts& listen) {
+  if (absl::IsInvalidArgument(listen.allowed)) {
+    return {Severity::kError, std::string(listen.allowed.message()),
+            "lockstepd would end with exit code 2",
+            "without --insecure; or without --tls, if the network is trusted"};
+  }
+  return {Severity::kError,
+          absl::StrCat(listen.address,
+                       " can be reached from other machines, and there are no "
+                       "certificates for TLS"),
+          "lockstepd would end with exit code 1",
+          "--tls DIR with the folder of a coordinator, of lockstepctl certs "
+          "init CERTS --host NAME; or listen on 127.0.0.1; or --insecure if "
+          "the network is trusted"};
+}
+
 Finding NotBound(const ListenFacts& listen) {
   std::string fix =
       "use an address of this host (ip -brief address), or 0.0.0.0 for all";
@@ -149,9 +165,15 @@ Finding NotBound(const ListenFacts& listen) {
   } else if (absl::IsPermissionDenied(listen.bound)) {
     fix = "use a port above 1023";
   }
+  if (!listen.same_port_as.empty()) {
+    return {Severity::kError,
+            absl::StrCat(listen.flag, " ", listen.address, " has the port of ",
+                         listen.same_port_as),
+            "lockstepd would end with exit code 1", "a port for each"};
+  }
   return {Severity::kError,
-          absl::StrCat("lockstepd cannot listen at ", listen.address, ": ",
-                       listen.bound.message()),
+          absl::StrCat(listen.flag, ": lockstepd cannot listen at ",
+                       listen.address, ": ", listen.bound.message()),
           "it would end with exit code 1", std::move(fix)};
 }
 
@@ -315,29 +337,24 @@ Findings CheckHostAddress(const Facts& facts) {
 }
 
 Findings CheckListen(const Facts& facts) {
-  if (!facts.listen) return {};
-  const ListenFacts& listen = *facts.listen;
-  if (!listen.parsed.ok()) {
-    return {{Severity::kError,
-             absl::StrCat("--listen: ", listen.parsed.message()),
-             "lockstepd would end with exit code 2",
-             "HOST:PORT with a port up to 65535, [ADDRESS]:PORT for IPv6"}};
-  }
   Findings findings;
-  if (!listen.allowed.ok()) {
-    findings.push_back(
-        {Severity::kError,
-         absl::StrCat(listen.address,
-                      " can be reached from other machines, and there are no "
-                      "certificates for TLS"),
-         "lockstepd would end with exit code 1",
-         "--tls DIR with the folder of a coordinator, of lockstepctl certs "
-         "init CERTS --host NAME; or listen on 127.0.0.1; or --insecure if the "
-         "network is trusted"});
+  for (const ListenFacts& listen : facts.listeners) {
+    if (!listen.parsed.ok()) {
+      findings.push_back(
+          {Severity::kError,
+           absl::StrCat(listen.flag, ": ", listen.parsed.message()),
+           "lockstepd would end with exit code 2",
+           "HOST:PORT with a port up to 65535, [ADDRESS]:PORT for IPv6"});
+      continue;
+    }
+    if (!listen.allowed.ok()) findings.push_back(NotAllowed(listen));
+    if (!listen.bound.ok()) findings.push_back(NotBound(listen));
+    if (listen.allowed.ok() && listen.bound.ok()) {
+      findings.push_back(
+          {Severity::kOk, absl::StrCat(listen.address, " is free")});
+    }
   }
-  if (!listen.bound.ok()) findings.push_back(NotBound(listen));
-  if (!findings.empty()) return findings;
-  return {{Severity::kOk, absl::StrCat(listen.address, " is free")}};
+  return findings;
 }
 
 }  // namespace lockstep::doctor

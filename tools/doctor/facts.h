@@ -119,11 +119,14 @@ struct CoordinatorFacts {
   absl::Time asked;  // by this host's clock, when the answer came
 };
 
+// A listener of lockstepd.
 struct ListenFacts {
+  std::string flag;  // that has the address
   std::string address;
   absl::Status parsed;
-  absl::Status allowed;  // rpc::MayListen
+  absl::Status allowed;  // rpc::CheckInsecure and rpc::MayListen
   absl::Status bound;
+  std::string same_port_as;  // the flag of another one; empty: none
 };
 
 // The tokens of a coordinator, of both files together.
@@ -134,6 +137,8 @@ struct DaemonTokenFacts {
 
 struct JournalFolderFacts {
   std::string folder;
+  absl::Status allowed;  // CheckLocalJournal; if not, the rest is not known
+  bool has_etcd_tls = false;
   bool exists = false;
   absl::Status parent_writable;  // if it does not exist
   uid_t owner = 0;
@@ -170,7 +175,7 @@ struct Facts {
   std::vector<TokenFacts> tokens;
   std::optional<DaemonTokenFacts> daemon_tokens;
   std::vector<CoordinatorFacts> coordinators;
-  std::optional<ListenFacts> listen;
+  std::vector<ListenFacts> listeners;
   std::optional<JournalFolderFacts> journal;
   std::optional<absl::Status> etcd_url;  // whether lockstepd takes it
   std::vector<EtcdMember> etcd;

@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -57,9 +58,16 @@ struct CoordinatorAccess {
 CoordinatorFacts GatherCoordinator(const std::string& address,
                                    const CoordinatorAccess& access);
 HostAddressFacts GatherHostAddress(const std::string& text);
-// As lockstepd with --tls, if `tls_folder` is not empty, and --insecure.
-ListenFacts GatherListen(const std::string& address,
-                         const std::string& tls_folder, bool insecure);
+// The flags of lockstepd about its listeners; each may be empty.
+struct ListenerFlags {
+  std::string listen;
+  std::string health_address;
+  std::string metrics_address;
+  std::string tls_folder;
+  bool insecure = false;
+};
+// Those that are given. Listens on all of them for a moment.
+std::vector<ListenFacts> GatherListeners(const ListenerFlags& flags);
 struct EtcdAccess {
   std::string tls_folder;  // lockstepd's --etcd_tls
   bool lacks_certificates = false;

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -134,9 +136,9 @@ absl::Status ConnectToAny(const Resolved& resolved) {
   return last;
 }
 
-absl::Status BindTo(const addrinfo& at) {
-  const FileDescriptor socket(
-      ::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// A socket that listens.
+absl::StatusOr<FileDescriptor> ListenOn(const addrinfo& at) {
+  FileDescriptor socket(::socket(at.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return SystemError();
   const int one = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -144,7 +146,28 @@ absl::Status BindTo(const addrinfo& at) {
       listen(socket.get(), 1) != 0) {
     return SystemError();
   }
-  return absl::OkStatus();
+  return socket;
+}
+
+// Listens at the address of the last one, beside `held` of those before it.
+void TryToListen(std::vector<ListenFacts>* listeners,
+                 std::vector<FileDescriptor>* held) {
+  ListenFacts& last = listeners->back();
+  const auto address = rpc::ParseAddress(last.address);
+  last.parsed = address.status();
+  if (!address.ok()) return;
+  const Resolved resolved = Resolve(Split(last.address), AI_PASSIVE);
+  last.bound = resolved.status;
+  if (!last.bound.ok()) return;
+  auto socket = ListenOn(*resolved.addresses);
+  last.bound = socket.status();
+  if (socket.ok()) held->push_back(*std::move(socket));
+  if (!absl::IsAlreadyExists(last.bound)) return;
+  for (const ListenFacts& other : *listeners) {
+    const auto before = rpc::ParseAddress(other.address);
+    const bool has_port = before.ok() && before->port == address->port;
+    if (has_port && other.bound.ok()) last.same_port_as = other.flag;
+  }
 }
 
 }  // namespace
@@ -197,23 +220,30 @@ HostAddressFacts GatherHostAddress(const std::string& text) {
   facts.is_any = IsAny(*resolved.addresses->ai_addr);
   for (const addrinfo* at = resolved.addresses.get(); at != nullptr;
        at = at->ai_next) {
-    facts.is_here |= BindTo(*at).ok();
+    facts.is_here |= ListenOn(*at).ok();
   }
   return facts;
 }
 
-ListenFacts GatherListen(const std::string& address,
-                         const std::string& tls_folder, bool insecure) {
-  ListenFacts facts;
-  facts.address = address;
-  const auto parsed = rpc::ParseAddress(address);
-  facts.parsed = parsed.status();
-  if (!parsed.ok()) return facts;
-  facts.allowed = rpc::MayListen(*parsed, tls_folder, insecure);
-  const Resolved resolved = Resolve(Split(address), AI_PASSIVE);
-  facts.bound = resolved.status;
-  if (facts.bound.ok()) facts.bound = BindTo(*resolved.addresses);
-  return facts;
+std::vector<ListenFacts> GatherListeners(const ListenerFlags& flags) {
+  std::vector<ListenFacts> listeners;
+  std::vector<FileDescriptor> held;  // so that two cannot have one port
+  const std::pair<const char*, const std::string*> given[] = {
+      {"--listen", &flags.listen},
+      {"--health-address", &flags.health_address},
+      {"--metrics-address", &flags.metrics_address}};
+  for (const auto& [flag, address] : given) {
+    if (address->empty()) continue;
+    listeners.push_back({.flag = flag, .address = *address});
+    TryToListen(&listeners, &held);
+    ListenFacts& last = listeners.back();
+    // The others are in plaintext, and may leave this machine.
+    if (address != &flags.listen || !last.parsed.ok()) continue;
+    last.allowed = rpc::CheckInsecure(flags.tls_folder, flags.insecure);
+    last.allowed.Update(rpc::MayListen(*rpc::ParseAddress(*address),
+                                       flags.tls_folder, flags.insecure));
+  }
+  return listeners;
 }
 
 EtcdMember GatherEtcdMember(const std::string& address,
