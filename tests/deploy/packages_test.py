@@ -93,6 +93,33 @@ class PackagesTest(unittest.TestCase):
         self.assertFalse((self.root / "usr/bin/lockstepd").exists())
         self.assertFalse((self.root / "usr/lib/systemd/system/lockstepd.service").exists())
 
+    def test_a_purge_leaves_neither_empty_folders_nor_an_enabled_unit(self):
+        self.root.do("systemctl", "enable", "lockstepd")
+        link = self.root / "etc/systemd/system/multi-user.target.wants/lockstepd.service"
+        self.assertTrue(link.is_symlink())
+        self.root.apt("purge", "lockstepd")
+        for gone in (link, self.root / "etc/lockstep", self.root / "var/lib/lockstepd"):
+            self.assertFalse(gone.is_symlink() or gone.exists(), gone)
+
+    def test_a_policy_of_the_host_keeps_the_daemon_as_it_is(self):
+        """With a systemctl that writes down what it is told, and a policy that forbids all."""
+        asked = self.root / "asked"
+        for there, script in (("usr/bin/systemctl", 'echo "$*" >>/asked'), ("usr/sbin/policy-rc.d", "exit 101")):
+            file = self.root / there
+            file.write_text(f"#!/bin/sh\n{script}\n")
+            file.chmod(0o755)
+        (self.root / "run/systemd/system").mkdir(parents=True, exist_ok=True)
+        deb = f"/tmp/{self.debs['lockstepd'].name}"
+        for words in (("install", "--reinstall", deb), ("purge", "lockstepd")):
+            self.root.apt(*words)
+            for action in ("restart", "stop"):
+                self.assertNotIn(action, asked.read_text())
+        self.root.apt("install", deb)
+        asked.unlink()
+        (self.root / "usr/sbin/policy-rc.d").unlink()
+        self.root.apt("install", "--reinstall", deb)
+        self.assertIn("try-restart lockstepd.service", asked.read_text())
+
     def test_a_consumer_s_program_trains_on_the_daemon_of_the_package(self):
         program = self.built_program()
         shutil.copy(program, self.root / "usr/local/bin")
