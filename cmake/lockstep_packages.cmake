@@ -32,6 +32,32 @@ install(FILES "${PROJECT_BINARY_DIR}/lockstepd.service" DESTINATION lib/systemd/
 install(FILES "${deploy}/systemd/lockstepd.sysusers.conf" DESTINATION lib/sysusers.d RENAME lockstepd.conf
   COMPONENT daemon EXCLUDE_FROM_ALL)
 
+# _lockstep_manual(COMPONENT PROGRAM): its page, made when it is installed.
+function(_lockstep_manual component program)
+  set(page "${PROJECT_BINARY_DIR}/${program}.1")
+  install(CODE "execute_process(COMMAND_ERROR_IS_FATAL ANY
+    COMMAND sh \"${deploy}/debian/manual.sh\" \"$<TARGET_FILE:${program}>\" ${PROJECT_VERSION} OUTPUT_FILE \"${page}\")
+    execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND gzip -9nf \"${page}\")"
+    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES "${page}.gz" DESTINATION share/man/man1 COMPONENT ${component} EXCLUDE_FROM_ALL)
+endfunction()
+_lockstep_manual(daemon lockstepd)
+_lockstep_manual(tools lockstepctl)
+_lockstep_manual(tools lockstep-perf)
+
+# Their time is that of the build, or SOURCE_DATE_EPOCH.
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/changelog.Debian" @ONLY CONTENT
+"lockstep (@PROJECT_VERSION@) unstable; urgency=medium
+
+  * Release @PROJECT_VERSION@: changelog.gz, beside this file, has its changes.
+
+ -- The Lockstep authors <lockstep@example.invalid>  @date@
+")
+configure_file("${PROJECT_SOURCE_DIR}/CHANGELOG.md" "${PROJECT_BINARY_DIR}/changelog" COPYONLY)
+execute_process(COMMAND gzip -9nkf changelog changelog.Debian WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
+  COMMAND_ERROR_IS_FATAL ANY)
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME lockstep)
 set(CPACK_PACKAGE_CONTACT "The Lockstep authors <lockstep@example.invalid>")
@@ -52,8 +78,8 @@ macro(_lockstep_package component name section summary description)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name})
   set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section})
   set(CPACK_COMPONENT_${upper}_DESCRIPTION "${summary}\n${description}")
-  install(FILES "${deploy}/debian/copyright" DESTINATION share/doc/${name}
-    COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES "${deploy}/debian/copyright" "${PROJECT_BINARY_DIR}/changelog.gz"
+    "${PROJECT_BINARY_DIR}/changelog.Debian.gz" DESTINATION share/doc/${name} COMPONENT ${component} EXCLUDE_FROM_ALL)
 endmacro()
 
 _lockstep_package(daemon lockstepd net "coordinator of distributed training jobs"

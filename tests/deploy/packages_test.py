@@ -6,6 +6,7 @@ Also runs the cases of images_test.py, with these packages and the given program
 Exits with 77 and the reason where no bare Debian can be made.
 """
 
+import gzip
 import re
 import secrets
 import shutil
@@ -71,7 +72,24 @@ class PackagesTest(unittest.TestCase):
                 package = field(deb, "Package")
                 self.assertIn(f"| `{package}` |", manual)
                 self.assertEqual(field(deb, "Version"), VERSION)
-                self.assertIn(f"./usr/share/doc/{package}/copyright\n", output_of("dpkg-deb", "--contents", deb))
+                contents = output_of("dpkg-deb", "--contents", deb)
+                for name in ("copyright", "changelog.Debian.gz", "changelog.gz"):
+                    self.assertIn(f"./usr/share/doc/{package}/{name}\n", contents)
+
+    def test_the_changes_are_in_debian_s_format(self):
+        packed = gzip.decompress((self.root / "usr/share/doc/lockstepd/changelog.Debian.gz").read_bytes())
+        said = output_of("dpkg-parsechangelog", "-l", "-", input=packed.decode())
+        self.assertIn(f"\nVersion: {VERSION}\n", said)
+        self.assertNotIn("warning", said)
+
+    def test_each_program_has_a_manual_with_all_its_commands_and_options(self):
+        for program in ("lockstepd", "lockstepctl", "lockstep-perf"):
+            page = gzip.decompress((self.root / f"usr/share/man/man1/{program}.1.gz").read_bytes()).decode()
+            for words in ([], ["doctor"], ["plan", "simulate"])[:3 if program == "lockstepctl" else 1]:
+                said = self.root.do(program, *words, "--help")
+                for name in re.findall(r"^  (?:-\w,)?(--[\w-]+|[a-z]\w+)", said, re.MULTILINE):
+                    self.assertIn(name.replace("-", r"\-"), page, program)
+            self.assertRegex(page, rf"^\.TH {program} 1 .*Lockstep {VERSION}")
 
     def test_the_daemon_s_unit_starts_what_is_packaged(self):
         unit = self.root / "usr/lib/systemd/system/lockstepd.service"
