@@ -213,7 +213,15 @@ std::vector<Transfer> BucketTransfers(const Plan& plan, int bucket,
   return of.announced ? on_rank.Announced() : on_rank.Whole();
 }
 
-std::vector<Transfer> VerdictTransfers(const Plan& plan) {
+std::vector<Transfer> VerdictTransfers(const Plan& plan, bool by_records) {
+  if (by_records) {
+    return {{.kind = TransferKind::kAllGather,
+             .communicator = 0,
+             .dtype = DType::kU64,
+             .shape = {kRecordWords},
+             .before = {{.kind = LocalKind::kWriteSummary}},
+             .then = {{.kind = LocalKind::kReadSummary}}}};
+  }
   std::vector<Transfer> transfers = {
       OverWorld(DType::kF64, kSummarySums, ReduceOp::kSum),
       OverWorld(DType::kU64, kSummaryMaxima, ReduceOp::kMax)};

@@ -12,7 +12,8 @@
 //             each leaf
 //   announced zero-unless-given, cast, write-flags | all-reduce | cast,
 //             read-flags, rescale, norm, zero-unless-given
-//   verdict   write-summary | all-reduces over the world | read-summary
+//   verdict   write-summary | all-reduces over the world, or an all-gather |
+//             read-summary
 //
 // Casts exist only if the transfer's dtype differs from the bucket's. A mean
 // over the ranks that announced a gradient is a sum that is rescaled after the
@@ -37,8 +38,8 @@ std::vector<Transfer> BucketTransfers(const Plan& plan, int bucket,
                                       int position, bool sums_in_pairs,
                                       const std::vector<bool>& counted);
 
-// One group of transfers, the same on all ranks.
-std::vector<Transfer> VerdictTransfers(const Plan& plan);
+// One group of transfers, the same on all ranks; `by_records`: one (records.h).
+std::vector<Transfer> VerdictTransfers(const Plan& plan, bool by_records);
 
 }  // namespace lockstep::plan
 

@@ -18,6 +18,7 @@
 #include "plan/pipeline/lanes.h"
 #include "plan/pipeline/shared.h"
 #include "plan/pipeline/stages.h"
+#include "plan/records.h"
 #include "plan/shard.h"
 #include "plan/state/declared_state.h"
 
@@ -59,6 +60,7 @@ struct Sums {
   int leaves = 0;
   bool announced = false;
   std::vector<bool> in_pairs;  // by communicator: leaves in one operation
+  bool by_records = false;     // how steps end
 };
 
 std::vector<bool> EachSumsInPairs(
@@ -123,7 +125,7 @@ absl::Status Cut(const std::vector<int>& communicator_of,
     }
   }
   if (absl::Status divides = CheckLeaves(*plan); !divides.ok()) return divides;
-  return BuildLanes(plan, sums.in_pairs);
+  return BuildLanes(plan, sums.in_pairs, sums.by_records);
 }
 
 // State may be sliced like sharded buckets: ranks keep it in these slices.
@@ -203,7 +205,9 @@ absl::StatusOr<Plan> Compile(const PlanInput& input) {
           {.sharded = input.sync == SyncMode::kReduceScatter,
            .leaves = input.leaves,
            .announced = input.sync == SyncMode::kNegotiated,
-           .in_pairs = EachSumsInPairs(input.transports, plan.communicators)},
+           .in_pairs = EachSumsInPairs(input.transports, plan.communicators),
+           .by_records = EndsByRecords(input.transports, plan.mesh.WorldSize(),
+                                       input.leaves)},
           &plan);
   if (cut.ok()) cut = AddDeclaredState(input.states, &plan);
   if (!cut.ok()) return cut;
@@ -239,7 +243,8 @@ absl::StatusOr<Plan> Recut(const Plan& plan, const BucketPolicy& policy,
             .pipeline = plan.pipeline,
             .halos = plan.halos,
             .state = plan.state};
-  Sums sums{.in_pairs = EachSumsInPairs(plan)};
+  Sums sums{.in_pairs = EachSumsInPairs(plan),
+            .by_records = EndsByRecords(plan)};
   if (!plan.buckets.empty()) {
     const Bucket& any = plan.buckets[0];
     sums.sharded = any.sharded;

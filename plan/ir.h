@@ -201,7 +201,8 @@ struct Transfer {
 //
 // Every rank has a verdict lane. It is launched last in the step, as one group
 // on communicator 0: the sums and the maxima of the ranks' summaries
-// (plan/summary.h), and for buckets with leaves the sums of the leaves' norms.
+// (plan/summary.h), and for buckets with leaves the sums of the leaves' norms;
+// or one all-gather of their records (plan/records.h).
 struct Lane {
   LaneKind kind = LaneKind::kGradient;
   std::string name;  // unique in the rank: "gradient"

@@ -31,6 +31,7 @@ TransportFacts Assumed(const std::string& transport) {
             .pairs_across_places = true,
             .pairs_in_mixed_places = true};
   }
+  if (transport == "nccl") return {.decides_on_device = true};
   return {};
 }
 

@@ -107,6 +107,7 @@ void Write(const TransportFacts& from, v1::TransportFacts* to) {
   to->set_pairs_in_one_place(from.pairs_in_one_place);
   to->set_pairs_across_places(from.pairs_across_places);
   to->set_pairs_in_mixed_places(from.pairs_in_mixed_places);
+  to->set_decides_on_device(from.decides_on_device);
 }
 
 void Read(const v1::TransportFacts& from, TransportFacts* to, Decoder* d) {
@@ -114,6 +115,7 @@ void Read(const v1::TransportFacts& from, TransportFacts* to, Decoder* d) {
   to->pairs_in_one_place = from.pairs_in_one_place();
   to->pairs_across_places = from.pairs_across_places();
   to->pairs_in_mixed_places = from.pairs_in_mixed_places();
+  to->decides_on_device = from.decides_on_device();
 }
 
 void Write(const protocol::AxisGroupDeclaration& from, v1::AxisGroup* to) {

@@ -22,6 +22,9 @@ struct TransportFacts {
   bool pairs_across_places = false;    // each has a different place
   bool pairs_in_mixed_places = false;  // some share a place, others do not
 
+  // Whether its device decides if a step commits (plan/records.h).
+  bool decides_on_device = false;
+
   bool operator==(const TransportFacts&) const = default;
 };
 

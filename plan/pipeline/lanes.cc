@@ -88,9 +88,10 @@ class RankBuilder {
 
 class Layer {
  public:
-  Layer(Plan* plan, const std::vector<bool>& sums_in_pairs)
+  Layer(Plan* plan, const std::vector<bool>& sums_in_pairs, bool by_records)
       : plan_(*plan),
         sums_in_pairs_(sums_in_pairs),
+        by_records_(by_records),
         counted_(CountedParameters(*plan)) {
     plan_.ranks.assign(plan_.mesh.WorldSize(), {});
     for (RankPlan& rank : plan_.ranks) builders_.emplace_back(&rank);
@@ -382,7 +383,7 @@ class Layer {
 
   // Last on every rank.
   void AppendVerdict() {
-    const std::vector<Transfer> transfers = VerdictTransfers(plan_);
+    const std::vector<Transfer> transfers = VerdictTransfers(plan_, by_records_);
     for (RankBuilder& builder : builders_) {
       const int lane = builder.AddLane(LaneKind::kVerdict, "verdict");
       for (const Transfer& transfer : transfers) {
@@ -400,6 +401,7 @@ class Layer {
 
   Plan& plan_;
   const std::vector<bool>& sums_in_pairs_;
+  const bool by_records_;
   const std::vector<bool> counted_;  // of the parameters
   std::vector<RankBuilder> builders_;
   Flow flow_;
@@ -416,8 +418,9 @@ class Layer {
 
 }  // namespace
 
-absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs) {
-  return Layer(plan, sums_in_pairs).Lay();
+absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs,
+                        bool by_records) {
+  return Layer(plan, sums_in_pairs, by_records).Lay();
 }
 
 }  // namespace lockstep::plan

@@ -25,11 +25,13 @@
 namespace lockstep::plan {
 
 // Fills plan->ranks and adds the pipeline's communicators if they are missing.
-// sums_in_pairs[c]: communicator c of a bucket has an all-reduce in pairs.
+// sums_in_pairs[c]: communicator c of a bucket has an all-reduce in pairs;
+// `by_records`: how steps end (plan/records.h).
 // InvalidArgument: a pipeline that plan/schedule/pipeline_shape.h refuses; a
 // shared parameter that the first and the last stage do not both have, or not
 // equally; a parameter of a stage on a rank that does not have it.
-absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs);
+absl::Status BuildLanes(Plan* plan, const std::vector<bool>& sums_in_pairs,
+                        bool by_records);
 
 }  // namespace lockstep::plan
 

@@ -182,9 +182,8 @@ class RankCheck {
     without_ops.then = needed.then;
     if (without_ops != needed) {
       return absl::StrFormat(
-          "is %s%s, and must be %s, in group 1, and wait for nothing",
-          Describe(given), absl::StrFormat(" in group %d", given.group),
-          Describe(needed));
+          "is %s in group %d, and must be %s, in group %d, and wait for nothing",
+          Describe(given), given.group, Describe(needed), needed.group);
     }
     std::string fault =
         SideFault(given.before, needed.before, needed.then, "before");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/local_op_text.h"
+#include "plan/records.h"
 #include "plan/reduce_slices.h"
 #include "plan/shard.h"
 #include "plan/summary.h"
@@ -202,6 +203,17 @@ std::string BucketOpsFault(const Plan& plan, const Transfer& transfer,
 }
 
 std::vector<Transfer> VerdictNeeded(const Plan& plan) {
+  if (EndsByRecords(plan)) {
+    Transfer gather{.kind = TransferKind::kAllGather,
+                    .communicator = 0,
+                    .dtype = DType::kU64,
+                    .shape = {kRecordWords}};
+    gather.before.resize(1);
+    gather.before[0].kind = LocalKind::kWriteSummary;
+    gather.then.resize(1);
+    gather.then[0].kind = LocalKind::kReadSummary;
+    return {gather};
+  }
   const auto over_world = [](DType dtype, int64_t count, ReduceOp op) {
     return Transfer{.communicator = 0,
                     .dtype = dtype,

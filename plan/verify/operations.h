@@ -31,7 +31,8 @@ namespace lockstep::plan {
 std::string BucketOpsFault(const Plan& plan, const Transfer& transfer,
                            int position);
 
-// The expected transfers of every rank's verdict lane.
+// The expected transfers of every rank's verdict lane. No leaves if steps end
+// by records.
 std::vector<Transfer> VerdictNeeded(const Plan& plan);
 
 // The fault of the given operations of one side, compared with `needed`; empty

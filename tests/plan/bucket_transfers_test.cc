@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "plan/records.h"
 #include "plan/summary.h"
 #include "plan/verify/verify.h"
 #include "tests/plan/plans.h"
@@ -203,7 +204,6 @@ TEST(BucketTransfersTest, OnlyOneOfReplicatedRanksCountsTheNorm) {
 
 TEST(VerdictTransfersTest, EveryRankEndsWithOneGroupOverTheWorld) {
   PlanInput input = OneParameter();
-  input.leaves = 8;
   for (const int leaves : {0, 8}) {
     input.leaves = leaves;
     const Plan plan = *Compile(input);
@@ -238,6 +238,28 @@ TEST(VerdictTransfersTest, AJobWithoutParametersHasAVerdict) {
   const Plan plan = *Compile(Alike(MeshOf({{"data", 3}}), {}));
   EXPECT_EQ(Verify(plan), absl::OkStatus());
   EXPECT_EQ(plan.ranks[2].launch_order.size(), 2u);
+}
+
+TEST(BucketTransfersTest, AVerdictByRecords) {
+  PlanInput input = OneParameter();
+  const auto verdict_of = [](const PlanInput& of) {
+    const Plan plan = *Compile(of);
+    EXPECT_EQ(Verify(plan), absl::OkStatus());
+    EXPECT_EQ(EndsByRecords(*Recut(plan, of.policy, OrderOf(plan))),
+              EndsByRecords(plan));
+    return Lines(plan.ranks[1].lanes[1].transfers);
+  };
+  input.transports.assign(2, {.decides_on_device = true});
+  EXPECT_THAT(verdict_of(input),
+              ElementsAre("write-summary 0+0", "| all-gather of 16 u64",
+                          "read-summary 0+0"));
+  // All devices must, and the sums must be without leaves.
+  PlanInput one_less = input;
+  one_less.transports[0] = {};
+  EXPECT_EQ(verdict_of(one_less).size(), 4u);
+  PlanInput leaves = input;
+  leaves.leaves = 8;
+  EXPECT_EQ(verdict_of(leaves).size(), 5u);
 }
 
 }  // namespace

@@ -323,8 +323,8 @@ inline void Fill(Source& s, protocol::Hello& v) {
   FillSecret(s, secret);
 }
 inline void Fill(Source& s, TransportFacts& v) {
-  auto& [place, in_one, across, in_mixed] = v;
-  All(s, place, in_one, across, in_mixed);
+  auto& [place, in_one, across, in_mixed, decides] = v;
+  All(s, place, in_one, across, in_mixed, decides);
 }
 inline void Fill(Source& s, protocol::AxisGroupDeclaration& v) {
   auto& [axes, index_groups] = v;

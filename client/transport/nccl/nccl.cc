@@ -170,7 +170,9 @@ class NcclTransport final : public Transport {
       : version_(version), launcher_(std::make_shared<Launcher>(tables)) {}
 
   std::string_view name() const override { return "nccl"; }
-  TransportFacts facts() const override { return {}; }  // no sums in pairs
+  TransportFacts facts() const override {
+    return {.decides_on_device = true};  // and no sums in pairs
+  }
   const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
 
   std::unique_ptr<Arena> MakeArena() override {

@@ -632,6 +632,13 @@ std::optional<Fault> Cannot(const std::string& why) {
   return Fault{Fate::kCannot, why};
 }
 
+bool IsGatherOfRecords(const Transfer& transfer) {
+  return transfer.kind == TransferKind::kAllGather &&
+         transfer.communicator == 0 && transfer.bucket == -1 &&
+         transfer.dtype == DType::kU64 &&
+         transfer.shape == std::vector<int64_t>{kRecordWords};
+}
+
 bool IsPartOfVerdict(const Plan& plan, const Transfer& transfer, size_t place,
                      int leaves) {
   int64_t count = 1;
@@ -664,13 +671,15 @@ std::optional<Fault> JudgeVerdict(const Plan& plan, const RankPlan& rank) {
     leaves = bucket.leaves;
   }
   const std::vector<Transfer>& all = verdict->transfers;
-  if (all.size() != (leaves > 0 ? 3u : 2u)) {
+  const bool by_records =
+      leaves == 0 && all.size() == 1 && IsGatherOfRecords(all[0]);
+  if (!by_records && all.size() != (leaves > 0 ? 3u : 2u)) {
     return Cannot("a verdict has other parts than it must have");
   }
   int written = 0;
   int read = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (!IsPartOfVerdict(plan, all[i], i, leaves)) {
+    if (!by_records && !IsPartOfVerdict(plan, all[i], i, leaves)) {
       return Cannot("a verdict reduces something else than the summary");
     }
     const bool one_group =

@@ -87,7 +87,7 @@ inline Plan WithVerdicts(Plan plan) {
     const int lane = static_cast<int>(rank.lanes.size());
     rank.lanes.push_back({.kind = LaneKind::kVerdict,
                           .name = "verdict",
-                          .transfers = VerdictTransfers(plan)});
+                          .transfers = VerdictTransfers(plan, false)});
     rank.launch_order.push_back({lane, 0});
     rank.launch_order.push_back({lane, 1});
   }

@@ -462,6 +462,34 @@ TEST(VerdictLaneTest, ReducesTheSummary) {
   EXPECT_THAT(std::string(Verify(uneven).message()), HasSubstr("rank 1: "));
 }
 
+TEST(VerdictLaneTest, RecordsAreGatheredOnce) {
+  PlanInput input = TwoRanks();
+  input.transports.assign(2, {.decides_on_device = true});
+  const Plan good = *Compile(input);
+  EXPECT_EQ(Verify(good), absl::OkStatus());
+  const auto every = [](std::function<void(Transfer&)> damage) {
+    return [=](Plan& p) {
+      for (RankPlan& rank : p.ranks) damage(rank.lanes.back().transfers[0]);
+    };
+  };
+  ExpectRefused(
+      good,
+      {{"more words", every([](Transfer& t) { t.shape = {17}; }),
+        "is all-gather of 17 u64 in group 0, and must be all-gather of 16 u64"},
+       {"a group", every([](Transfer& t) { t.group = 1; }),
+        "in group 1, and must be all-gather of 16 u64, in group 0"},
+       {"no record written", every([](Transfer& t) { t.before.clear(); }),
+        "has no write-summary before it"},
+       {"nothing decided", every([](Transfer& t) { t.then.clear(); }),
+        "has no read-summary behind it"},
+       {"on one rank only",
+        [](Plan& p) {
+          Lane& verdict = p.ranks[1].lanes.back();
+          verdict.transfers.push_back(verdict.transfers[0]);
+        },
+        "has 2 transfers in its verdict, not 1"}});
+}
+
 TEST(VerdictLaneTest, BucketsHaveOneNumberOfLeaves) {
   PlanInput input = TwoRanks();
   input.registrations.assign(
