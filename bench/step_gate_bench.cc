@@ -119,7 +119,7 @@ class Rank {
                      records, stream_),
                  "WriteStepRecord");
     gpu::Require(
-        device::GateStep(context_, records,
+        device::GateStep(context_, records, records,
                          reinterpret_cast<VerdictScalars*>(scalars_.data()),
                          stream_),
         "GateStep");

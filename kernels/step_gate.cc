@@ -27,7 +27,9 @@ const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence) {
 void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record) {
   const StepControl& control = *context.control;
-  const bool ended = *context.stop != 0 || control.failed != 0;
+  const std::atomic_ref<uint32_t> stop(*const_cast<uint32_t*>(context.stop));
+  const bool ended =
+      stop.load(std::memory_order_acquire) != 0 || control.failed != 0;
   const StepRecord input =
       context.inputs[control.sequence % static_cast<uint64_t>(context.depth)];
   const bool sealed =
@@ -41,8 +43,8 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
   if (ended || !sealed) Invalidate(record);
 }
 
-void GateStep(const GateContext& context, const StepRecord* records,
-              VerdictScalars* scalars) {
+void GateStep(const GateContext& context, const StepRecord* own,
+              const StepRecord* records, VerdictScalars* scalars) {
   StepControl& control = *context.control;
   StepEntry& entry = *EntryOf(context, control.sequence);
   const uint64_t id = StepRecordId(context, control);
@@ -66,6 +68,7 @@ void GateStep(const GateContext& context, const StepRecord* records,
     std::memcpy(const_cast<StepRecord*>(entry.records()) + rank, &record,
                 sizeof record);
   }
+  made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   const bool agreed =
       made.invalid_rank == world && made.differing_rank == world;
   if (agreed && control.failed == 0) {

@@ -111,12 +111,15 @@ struct StepEntry {
   double samples = 0;
   uint64_t non_finite = 0;
   uint64_t with_more_data = 0;
+  // 1: this rank's own record, as written, was valid. What was gathered does
+  // not tell: an aborted gather may leave anything in its place.
+  uint64_t contributed = 0;
   uint64_t records_hash = 0;  // of all records, as bytes
   uint64_t checksum = 0;      // of the fields above and the sequence
   // 1 + the number of the gate. A reader that sees it may not see the rest yet:
   // the checksum and the records' hash tell.
   uint64_t sequence = 0;
-  uint64_t unused[5] = {};
+  uint64_t unused[4] = {};
 
   LOCKSTEP_HD const StepRecord* records() const {
     return reinterpret_cast<const StepRecord*>(this + 1);
@@ -263,10 +266,11 @@ const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence);
 void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record);
 
-// Decides by `records`, one of each rank in rank order; writes the journal's
-// entry, then `scalars`, and advances control.
-void GateStep(const GateContext& context, const StepRecord* records,
-              VerdictScalars* scalars);
+// Decides by `records`, one of each rank in rank order, as gathered; writes the
+// journal's entry, then `scalars`, and advances control. `own`: this rank's as
+// it was written, in other memory.
+void GateStep(const GateContext& context, const StepRecord* own,
+              const StepRecord* records, VerdictScalars* scalars);
 
 }  // namespace lockstep::kernels
 

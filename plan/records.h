@@ -1,6 +1,7 @@
 // Which jobs end their steps by records (kernels/step_gate.h): one all-gather
 // of what each rank says of the step, by which every rank's device decides.
-// Other jobs reduce their step summaries (plan/summary.h), and the host decides.
+// Other jobs reduce their step summaries (plan/summary.h), and the host
+// decides.
 //
 // Pure and deterministic: the answer is part of the plan.
 

@@ -50,6 +50,10 @@ class LaneOwner {
     return absl::OkStatus();
   }
 
+  // Whether the operations behind the transfer run although its communicator
+  // has failed.
+  virtual bool RunsAfterFailure(const plan::Transfer&) { return false; }
+
   // --- All lanes ---
 
   // The transfer failed on a communicator of the plan or, with -1, on this rank

@@ -63,7 +63,9 @@ void UnitOperation::Then(KernelQueue& kernel_queue,
   const plan::Transfer& first = *planned_[0].transfer;
   if (!launched.ok()) return owner_.Failed(first, -1, launched);
   const absl::Status sent = communicator_.status();
-  if (!sent.ok()) return owner_.Failed(first, first.communicator, sent);
+  if (!sent.ok() && !owner_.RunsAfterFailure(first)) {
+    return owner_.Failed(first, first.communicator, sent);
+  }
   const absl::Status applied = Apply(kernel_queue, Side::kThen);
   if (!applied.ok()) owner_.Failed(first, -1, applied);
 }

@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/deadline.h"
 #include "client/gradient/ending.h"
+#include "client/gradient/summary_lane.h"
+#include "plan/records.h"
 
 namespace lockstep::gradient {
 
@@ -16,6 +19,10 @@ namespace {
 // may legitimately omit a parameter for longer.
 constexpr int kSteps = 3;
 constexpr int kPassesUnannounced = 20;
+
+// How long the device may take to end the step in progress once its
+// communicators are aborted.
+constexpr absl::Duration kDrainTimeout = absl::Seconds(5);
 
 }  // namespace
 
@@ -41,15 +48,18 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // this rank's contribution to the last verdict.
 Engine::~Engine() {
+  Rest();
+  gate_.Open();
+  executor_.Close();  // its work uses everything here
+}
+
+void Engine::Rest() {
   const bool rests = failure().ok() &&
                      agreement_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
-  if (rests) {
-    gate_.Open();
-  } else {
-    Abort(absl::CancelledError("gradient synchronisation was destroyed"));
-  }
-  executor_.Close();  // its work uses everything here
+  if (rests) return;
+  Abort(absl::CancelledError("gradient synchronisation was destroyed"));
+  Report().IgnoreError();
 }
 
 absl::Status Engine::Prepare() {
@@ -91,7 +101,37 @@ absl::Status Engine::Prepare() {
 }
 
 absl::Status Engine::MakeVerdictLane() {
-  absl::StatusOr<std::unique_ptr<VerdictLane>> lane = VerdictLane::Create(
+  return plan::EndsByRecords(versions_->current().plan()) ? MakeRecordLane()
+                                                          : MakeSummaryLane();
+}
+
+absl::Status Engine::MakeRecordLane() {
+  auto gate = StepGate::Create({.epoch = options_.epoch,
+                                .first_step = options_.first_step,
+                                .rank = options_.rank,
+                                .world = executor_.communicator(0)->size()},
+                               compute_, options_.allocate);
+  if (!gate.ok()) return gate.status();
+  gate_of_steps_ = *std::move(gate);
+  auto lane = std::make_unique<RecordLane>(RecordLane::Options{
+      .executor = &executor_,
+      .gate = gate_of_steps_.get(),
+      .take = [this] { return TakeClosing(); },
+      .enter = [this](StepSummary* summary) { return EnterRecord(summary); },
+      .enqueued = [this](const VerdictLane::Pending& verdict,
+                         const Event& decided) { Enqueued(verdict, decided); },
+      .contributed = [this] { agreement_.Enter(Phase::kVerdict); },
+      .ended = [this](const VerdictLane::Pending& verdict,
+                      const absl::Status& ran) { DeviceEnded(verdict, ran); },
+      .on_failure = [this](int c,
+                           const absl::Status& error) { Fail(c, error); }});
+  record_lane_ = lane.get();
+  verdict_lane_ = std::move(lane);
+  return absl::OkStatus();
+}
+
+absl::Status Engine::MakeSummaryLane() {
+  absl::StatusOr<std::unique_ptr<SummaryLane>> lane = SummaryLane::Create(
       {.executor = &executor_,
        .leaves = leaves_,
        .take = [this] { return TakeClosing(); },
@@ -165,6 +205,7 @@ absl::Status Engine::RegisterBuckets() {
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
+  if (stream != nullptr) AwaitStepBefore();
   GradientTracker::Submission submission;
   {
     MutexLock lock(&mutex_);
@@ -180,6 +221,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
         tracker_.Submit(parameter, gradient != nullptr);
     if (!noted.ok()) return noted.status();
     submission = *noted;
+    uses_views_ |= gradient == nullptr;
   }
   Enter(Phase::kCompute);
   const Delivery delivery{.parameter = parameter,
@@ -447,9 +489,27 @@ void Engine::Fail(int communicator, const absl::Status& error) {
   options_.on_failure(communicator, error);
 }
 
-protocol::EpochReport Engine::Abort(const absl::Status& cause) {
-  BeginFailure(cause);
+absl::StatusOr<protocol::EpochReport> Engine::Report() {
+  if (gate_of_steps_ != nullptr) {
+    if (absl::Status drained = Drain(); !drained.ok()) return drained;
+  }
   return agreement_.Report();
+}
+
+absl::Status Engine::Drain() {
+  const Deadline deadline(kDrainTimeout);
+  {
+    MutexLock lock(&mutex_);
+    while (undecided_ && !deadline.Passed()) {
+      decided_.WaitFor(&mutex_, deadline.Left());
+    }
+    if (undecided_) {
+      return absl::DeadlineExceededError(absl::StrFormat(
+          "the device has not ended step %d within %s of the end of the epoch",
+          agreement_.steps(), absl::FormatDuration(kDrainTimeout)));
+    }
+  }
+  return gate_of_steps_->Probe(compute_, deadline.Left());
 }
 
 absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
@@ -485,7 +545,11 @@ bool Engine::BeginFailure(const absl::Status& error) {
   }
   // Judge completes a verdict that was launched, and may still find that it
   // passed; an unlaunched verdict is completed here.
-  agreement_.Quiesce();
+  if (gate_of_steps_ != nullptr) {
+    gate_of_steps_->Stop();
+  } else {
+    agreement_.Quiesce();
+  }
   executor_.Abort(error);
   if (values_ != nullptr) values_->Fail(error);
   gate_.Open();

@@ -55,7 +55,9 @@
 #include "client/gradient/parameter_store.h"
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
+#include "client/gradient/record_lane.h"
 #include "client/gradient/step_agreement.h"
+#include "client/gradient/step_gate.h"
 #include "client/gradient/step_summary.h"
 #include "client/gradient/step_times.h"
 #include "client/gradient/unsubmitted.h"
@@ -231,8 +233,17 @@ class Engine {
   protocol::Progress progress();
 
   // Ends the engine: no later step passes, and all communicators are aborted,
-  // the verdict's first. Returns this rank's final position.
-  protocol::EpochReport Abort(const absl::Status& cause);
+  // the verdict's first. Does not block.
+  void Abort(const absl::Status& cause) { BeginFailure(cause); }
+  // After Abort: this rank's final position. Where the device decides, this
+  // waits until it has ended the step in progress, which may still pass.
+  // DeadlineExceeded, or an error of the device: the position is not known, and
+  // this rank is lost.
+  absl::StatusOr<protocol::EpochReport> Report();
+  // Gives up a step in progress: afterwards the position does not change.
+  void Rest();
+  // Whether Report may wait.
+  bool decides_on_device() const { return gate_of_steps_ != nullptr; }
 
   // The bytes of the verdict of the last step that passed here; empty: none.
   std::string last_verdict() { return agreement_.LastVerdict(); }
@@ -247,6 +258,8 @@ class Engine {
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
   absl::Status MakeVerdictLane();
+  absl::Status MakeSummaryLane();
+  absl::Status MakeRecordLane();
   absl::Status MakeProgram(Layout& layout);
   void MakePassLane();
   void BeginOverlap();
@@ -297,8 +310,15 @@ class Engine {
   // then marks the verdict ready.
   absl::Status CloseStep(const GradientTracker::Incomplete& incomplete,
                          KernelQueue& kernel_queue);
-  // Blocks the caller's stream until the verdict releases it.
+  // Blocks the caller's stream until the verdict releases it, and, where the
+  // device decides, returns when the stream has work again.
   absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
+  // Where the device decides: blocks until the host knows what was decided of
+  // the step before, and has acted on it.
+  void AwaitStepBefore();
+  // Gives the step the number of its launch.
+  void Number(const std::shared_ptr<PendingVerdict::State>& verdict)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Negotiated mode, on the comm queue's thread: launches a decided reduction,
   // and ends a pass, with the parameters that no reduction covered.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
@@ -307,11 +327,23 @@ class Engine {
   std::shared_ptr<PendingVerdict::State> TakeClosing();
   // Adds the engine's fields to the summary when this rank reaches the verdict.
   StepId EnterVerdict(StepSummary* summary);
+  // The same where the device decides: before it is known whether the transfers
+  // complete.
+  StepId EnterRecord(StepSummary* summary);
+  void Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
+                const Event& decided);
+  void DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
+                   const absl::Status& ran);
+  // What the device has decided of the step. `communicator`: of an error.
+  absl::StatusOr<Verdict> Decided(
+      PendingVerdict::State& verdict,
+      const std::optional<StepGate::Outcome>& decision, int* communicator);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
   // Whether the verdict could not be exchanged.
   bool WorldFailed() const { return !executor_.communicator(0)->status().ok(); }
-  // Commits the verdict on this rank, unless the step was already given up.
+  // Commits the verdict on this rank, unless the step was already given up,
+  // which where the device decides it is not.
   bool Passes(const PendingVerdict::State& verdict, Verdict* reduced);
   void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                 absl::StatusOr<Verdict> reduced, bool passed);
@@ -341,11 +373,6 @@ class Engine {
   void AwaitGraph(const std::shared_ptr<Captured>& step,
                   const std::shared_ptr<PendingVerdict::State>& verdict,
                   Event graph);
-  void EnterCaptured(Captured& step);
-  void JudgeCaptured(Captured& step);
-  void ConcludeCaptured(Captured& step,
-                        const std::shared_ptr<PendingVerdict::State>& verdict,
-                        const absl::Status& ended);
 
   // Sets the phase of the step in progress. Does nothing during a capture,
   // since no step is in progress then.
@@ -358,6 +385,8 @@ class Engine {
   void Fail(int communicator, const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
+  // Waits until the device has ended the step in progress.
+  absl::Status Drain();
   absl::Status failure();
   // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();
@@ -394,6 +423,15 @@ class Engine {
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   // The step whose verdict was launched last.
   std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
+  // Where the device decides: the newest step, how many there were, and whether
+  // one of them is not decided.
+  std::shared_ptr<PendingVerdict::State> newest_ ABSL_GUARDED_BY(mutex_);
+  uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool undecided_ ABSL_GUARDED_BY(mutex_) = false;
+  CondVar decided_;
+  // A gradient was submitted in its view: the next backward pass may write
+  // there.
+  bool uses_views_ ABSL_GUARDED_BY(mutex_) = false;
   StepTimes times_ ABSL_GUARDED_BY(mutex_);
   OverlapChoice overlap_ ABSL_GUARDED_BY(mutex_);
   Unsubmitted unsubmitted_ ABSL_GUARDED_BY(mutex_);
@@ -410,7 +448,9 @@ class Engine {
   // Nanoseconds that copies blocked the training thread in this step.
   std::atomic<int64_t> copying_{0};
 
+  std::unique_ptr<StepGate> gate_of_steps_;  // null: the host decides
   std::unique_ptr<VerdictLane> verdict_lane_;
+  RecordLane* record_lane_ = nullptr;    // verdict_lane_ if the device decides
   std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only
 };
 

@@ -9,24 +9,14 @@ namespace lockstep::gradient {
 
 using protocol::Phase;
 
-namespace {
-
-// The scalars of a captured step; each launch writes them.
-class CapturedScalars final : public transport::DeviceContext::StreamGate {
- public:
-  explicit CapturedScalars(const void* scalars) : scalars_(scalars) {}
-  const void* message() const override { return scalars_; }
-  void Release(const absl::Status&, const void*) override {}
-
- private:
-  const void* const scalars_;
-};
-
-}  // namespace
-
 // --- Capturing ---------------------------------------------------------------
 
 absl::Status Engine::CheckCapture() {
+  if (record_lane_ == nullptr) {
+    return absl::FailedPreconditionError(
+        "the host decides the steps of this plan, which it cannot do in a CUDA "
+        "graph: a worker of another version, or reproducible.leaves");
+  }
   if (negotiates()) {
     return absl::FailedPreconditionError(
         "sync: negotiated is for graphs that change from step to step; a CUDA "
@@ -99,14 +89,8 @@ absl::Status Engine::MakeParts(Captured* step) {
   absl::StatusOr<ArenaBuffer> scalars =
       options_.allocate(sizeof(VerdictScalars));
   if (!scalars.ok()) return scalars.status();
-  absl::StatusOr<ArenaBuffer> staged =
-      compute_.AllocateStaging(sizeof(VerdictScalars));
-  if (!staged.ok()) return staged.status();
   step->revision = versions_->revision();
   step->scalars = *std::move(scalars);
-  step->staged = *std::move(staged);
-  step->enter = [this, step] { EnterCaptured(*step); };
-  step->judge = [this, step] { JudgeCaptured(*step); };
   return absl::OkStatus();
 }
 
@@ -136,18 +120,18 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   step.closing = stream.Record();
   std::future<absl::StatusOr<Event>> captured =
       step.verdict_captured.get_future();
-  verdict_lane_->Capture(&step);
+  record_lane_->Capture(&step);
   executor_.AddEvent(versions_->current().verdict(), step.closing);
   absl::Status closed = RunOn(&stream, [&](KernelQueue& kernel_queue) {
     return CloseStep(incomplete, kernel_queue);
   });
   const absl::StatusOr<Event> written =
       closed.ok() ? captured.get() : absl::StatusOr<Event>(closed);
-  verdict_lane_->Capture(nullptr);
+  record_lane_->Capture(nullptr);
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
-  verdict->Holds(std::make_shared<CapturedScalars>(step.scalars.data()));
+  verdict->set_device_scalars(&step.scalars.as<VerdictScalars>()[0]);
   verdict->Complete(absl::FailedPreconditionError(
       "the step was captured and has not run: its launches have verdicts"));
   return verdict;
@@ -163,11 +147,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     const std::shared_ptr<Captured>& step, const FinishOptions& options,
     Stream& stream) {
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
-  // Wait for the host work of the previous step: its verdict may make this
-  // graph stale.
-  absl::Status free =
-      compute_.Perform(&stream, [](KernelQueue&) { return absl::OkStatus(); });
-  if (free.ok()) free = CheckBetweenSteps();
+  // The verdict of the step before may make this graph stale.
+  AwaitStepBefore();
+  absl::Status free = CheckBetweenSteps();
   if (free.ok()) free = CheckFinish(options);
   if (!free.ok()) return free;
   if (IsStale(*step)) {
@@ -181,8 +163,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   verdict->max_norm = step->max_norm;
   verdict->has_scalars = true;
   verdict->closed = options_.clock->Now();
-  step->entered = nullptr;
-  step->passed = false;
+  verdict->set_device_scalars(&step->scalars.as<VerdictScalars>()[0]);
+  verdict->stream_follows_device = true;
   absl::AnyInvocable<void()> tell_order = [] {};
   {
     MutexLock lock(&mutex_);
@@ -190,73 +172,39 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
     supply_.Finish(options);
     in_flight_ += 1;
-    closing_.push_back(verdict);
+    Number(verdict);
+    launched_ = verdict;
+    undecided_ = true;
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
   agreement_.Enter(Phase::kTransfer);
+  StepSummary summary = verdict->OwnSummary();
+  verdict->step_id = EnterRecord(&summary);
+  gate_of_steps_->Seal(verdict->launch, step->revision, summary);
   step->graph->Launch(stream);
-  // Wait for the whole graph, not only the verdict: it ends after the caller's
+  // Wait for the whole graph, not only the gate: it ends after the caller's
   // kernels.
-  AwaitGraph(step, verdict, stream.Record());
+  const Event ran = stream.Record();
+  verdict->ReleaseStream(ran);
+  AwaitGraph(step, verdict, ran);
   absl::Status held = GateStream(stream, *verdict);
   if (!held.ok()) return held;
   return verdict;
 }
-
-// --- Host nodes of the graph -------------------------------------------------
-
-void Engine::EnterCaptured(Captured& step) {
-  const auto verdict = TakeClosing();  // null: the step was given up
-  absl::StatusOr<StepSummary> summary =
-      verdict == nullptr ? absl::CancelledError("the step was given up")
-                         : verdict_lane_->ReadSummary(*verdict);
-  if (!summary.ok()) {
-    // The vectors are exchanged anyway: without a stamp, no rank passes.
-    verdict_lane_->StageSummary({});
-    return;
-  }
-  verdict->step_id = EnterVerdict(&*summary);
-  verdict_lane_->StageSummary(Encode(verdict->step_id, *summary));
-  step.entered = verdict;
-}
-
-void Engine::JudgeCaptured(Captured& step) {
-  VerdictScalars& scalars = step.staged.as<VerdictScalars>()[0];
-  scalars = {};
-  if (step.entered == nullptr) return;
-  step.reduced = verdict_lane_->ReadVerdict(*step.entered);
-  step.passed = step.reduced.ok() && Passes(*step.entered, &*step.reduced);
-  if (step.passed) scalars = ScalarsOf(*step.reduced, step.max_norm);
-}
-
-// --- After the graph has ended -----------------------------------------------
 
 void Engine::AwaitGraph(const std::shared_ptr<Captured>& step,
                         const std::shared_ptr<PendingVerdict::State>& verdict,
                         Event graph) {
   executor_.Run(
       [this, step, verdict](KernelQueue& kernel_queue) {
-        absl::Status ended = kernel_queue.Done().Wait();
-        if (ended.ok()) ended = verdict_lane_->CheckCommunicators();
-        ConcludeCaptured(*step, verdict, ended);
+        const absl::Status ran = kernel_queue.Done().Wait();
+        int communicator = -1;
+        const absl::Status sent = FirstError(executor_, &communicator);
+        if (!sent.ok()) Fail(communicator, sent);
+        DeviceEnded(verdict, ran);
       },
       {std::move(graph)});
-}
-
-void Engine::ConcludeCaptured(
-    Captured& step, const std::shared_ptr<PendingVerdict::State>& verdict,
-    const absl::Status& ended) {
-  absl::StatusOr<Verdict> reduced = std::move(step.reduced);
-  if (step.entered == nullptr) {
-    reduced = ended.ok() ? absl::InternalError("the step's graph did not run")
-                         : ended;
-  }
-  step.entered = nullptr;
-  if (!reduced.ok()) {
-    Fail(WorldFailed() ? 0 : -1, reduced.status());
-  }
-  Conclude(verdict, std::move(reduced), step.passed);
 }
 
 }  // namespace lockstep::gradient

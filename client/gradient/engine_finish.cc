@@ -43,6 +43,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
   if (capturing_ != nullptr) return FinishCaptured(max_norm, *stream);
+  if (stream != nullptr) AwaitStepBefore();
   if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
@@ -62,6 +63,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (values_ != nullptr) values_->EndStep();
     in_flight_ += 1;
     closing_.push_back(verdict);
+    Number(verdict);
+    if (gate_of_steps_ != nullptr && stream != nullptr) {
+      verdict->set_device_scalars(gate_of_steps_->ScalarsOf(verdict->launch));
+      verdict->stream_follows_device = !uses_views_;
+    }
     tell_order = TakeOrderWatch(tracker_.completed());
     NoteLeaves(options);
     incomplete = tracker_.Finish();
@@ -102,14 +108,18 @@ void Engine::NoteLeaves(const FinishOptions& options) {
 
 absl::Status Engine::GateStream(Stream& stream,
                                 PendingVerdict::State& verdict) {
-  auto hold = compute_.GateStream(stream, sizeof(VerdictScalars));
+  const bool on_device = gate_of_steps_ != nullptr;
+  auto hold =
+      compute_.GateStream(stream, on_device ? 0 : sizeof(VerdictScalars));
   if (!hold.ok()) {
     Fail(-1, hold.status());
     return hold.status();
   }
   verdict.Holds(*hold);
   (*hold)->Begin();
-  return absl::OkStatus();
+  if (!verdict.stream_follows_device) return absl::OkStatus();
+  return compute_.Perform(&stream,
+                          [](KernelQueue&) { return absl::OkStatus(); });
 }
 
 absl::AnyInvocable<void()> Engine::TakeOrderWatch(
@@ -149,6 +159,10 @@ absl::Status Engine::CloseStep(const GradientTracker::Incomplete& incomplete,
   }
   for (int parameter : incomplete.partly) {
     if (absl::Status s = complete(parameter, true); !s.ok()) return s;
+  }
+  // So that no update reads scalars of a later step, however late it is.
+  if (gate_of_steps_ != nullptr) {
+    executor_.AddEvent(layout.verdict(), kernel_queue.Done());
   }
   if (!negotiates()) return executor_.MarkReady(layout.verdict());
   pass_lane_->Finish();

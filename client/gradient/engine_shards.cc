@@ -31,6 +31,7 @@ absl::Status Engine::GatherParameters(Stream* stream) {
   if (may.ok()) may = failure();
   if (may.ok()) may = CheckStream(stream);
   if (!may.ok()) return may;
+  if (stream != nullptr) AwaitStepBefore();
   {
     MutexLock lock(&mutex_);
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_format.h"
+#include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/engine.h"
 
@@ -15,15 +17,21 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   auto verdict = std::move(closing_.front());
   closing_.pop_front();
   launched_ = verdict;
+  undecided_ = gate_of_steps_ != nullptr;
   return verdict;
 }
 
 StepId Engine::EnterVerdict(StepSummary* summary) {
+  const StepId step_id = EnterRecord(summary);
+  // Last: readers of this phase rely on the summary being complete.
+  agreement_.Enter(Phase::kVerdict);
+  return step_id;
+}
+
+StepId Engine::EnterRecord(StepSummary* summary) {
   summary->holds_next_revision = versions_->Prepare();
   gate_.Enter(summary);
   summary->step_seconds = SecondsTaken();
-  // Last: readers of this phase rely on the summary being complete.
-  agreement_.Enter(Phase::kVerdict);
   return {.epoch = options_.epoch,
           .revision = versions_->revision(),
           .step = agreement_.steps()};
@@ -35,6 +43,88 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
   const bool passed = reduced.ok() && Passes(*verdict, &*reduced);
   Conclude(verdict, std::move(reduced), passed);
 }
+
+// --- Where the device decides
+// -------------------------------------------------
+
+// A gradient view of this step may be written again once the stream continues,
+// and a step that has not passed may have to be applied from it: so the host
+// releases the stream, in Conclude.
+void Engine::Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
+                      const Event& decided) {
+  if (verdict->stream_follows_device) verdict->ReleaseStream(decided);
+}
+
+void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
+                         const absl::Status& ran) {
+  std::optional<StepGate::Outcome> decision;
+  if (ran.ok()) {
+    decision = gate_of_steps_->Find(verdict->launch, verdict->step_id);
+  }
+  if (decision && decision->contributed) agreement_.Enter(Phase::kVerdict);
+  int communicator = -1;
+  absl::StatusOr<Verdict> decided =
+      ran.ok() ? Decided(*verdict, decision, &communicator)
+               : absl::StatusOr<Verdict>(ran);
+  if (!decided.ok()) Fail(communicator, decided.status());
+  const bool passed = decided.ok() && Passes(*verdict, &*decided);
+  {
+    MutexLock lock(&mutex_);
+    undecided_ = false;
+    decided_.NotifyAll();
+  }
+  Conclude(verdict, std::move(decided), passed);
+}
+
+absl::StatusOr<Verdict> Engine::Decided(
+    PendingVerdict::State& verdict,
+    const std::optional<StepGate::Outcome>& decision, int* communicator) {
+  const int world = executor_.communicator(0)->size();
+  const bool all_spoke = decision && decision->invalid_rank < 0;
+  if (all_spoke) {
+    verdict.vectors = decision->summaries;
+    absl::StatusOr<Verdict> judged =
+        Decode(verdict.step_id, world, verdict.terms(), verdict.vectors);
+    if (decision->passed || !judged.ok()) return judged;
+  }
+  int failed = -1;
+  const absl::Status sent = FirstError(executor_, &failed);
+  *communicator = sent.ok() ? 0 : failed;
+  if (!sent.ok()) return sent;
+  if (decision && decision->out_of_step) {
+    *communicator = -1;
+    return OfAllRanks(absl::AbortedError(absl::StrFormat(
+        "ranks are out of step: this rank ends step %d of epoch %d, revision "
+        "%d, and rank %d does not",
+        verdict.step_id.step, verdict.step_id.epoch.value,
+        verdict.step_id.revision.value, decision->invalid_rank)));
+  }
+  if (decision && decision->invalid_rank >= 0) {
+    return absl::AbortedError(
+        absl::StrFormat("rank %d has ended the epoch in step %d",
+                        decision->invalid_rank, verdict.step_id.step));
+  }
+  return absl::AbortedError(absl::StrFormat("the device did not decide step %d",
+                                            verdict.step_id.step));
+}
+
+void Engine::Number(const std::shared_ptr<PendingVerdict::State>& verdict) {
+  verdict->launch = launches_++;
+  newest_ = verdict;
+}
+
+void Engine::AwaitStepBefore() {
+  if (gate_of_steps_ == nullptr || capturing_ != nullptr) return;
+  std::shared_ptr<PendingVerdict::State> before;
+  {
+    MutexLock lock(&mutex_);
+    before = newest_;
+  }
+  if (before != nullptr) before->AwaitResult();
+}
+
+// --- Judging
+// ------------------------------------------------------------------
 
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   reduced->ending = EndingOf(*reduced, options_.uneven);

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "absl/strings/str_format.h"
+#include "base/thread.h"
 #include "client/gradient/captured_step.h"
 #include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
@@ -265,7 +266,16 @@ void GradientSync::Impl::OnFailure(int communicator,
 }
 
 void GradientSync::Impl::OnEpochEnded(const absl::Status& cause) {
-  session_.Quiesced(engine_->Abort(cause));
+  engine_->Abort(cause);
+  if (!engine_->decides_on_device()) return ReportPosition();
+  // This is the session's thread, and the report waits for the device.
+  drainer_ = StartThread("ls-drain", [this] { ReportPosition(); });
+}
+
+void GradientSync::Impl::ReportPosition() {
+  absl::StatusOr<protocol::EpochReport> report = engine_->Report();
+  if (report.ok()) return session_.Quiesced(*std::move(report));
+  session_.Leave(/*clean=*/false, report.status().ToString()).IgnoreError();
 }
 
 // --- The public class --------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,13 +31,16 @@ class GradientSync::Impl {
     rebuilder_.reset();
     // The position stays valid once this object is gone. A rank that has failed
     // reports the failure instead.
+    const bool healthy = engine_->healthy();
+    engine_->Rest();
     protocol::Progress last = engine_->progress();
-    last.withdrawn = engine_->healthy();
+    last.withdrawn = healthy;
     session_.SetLastProgress(std::move(last));
     session_.RemoveStepOwner();
     session_.SetDecisionSink({});
     session_.SetViewListener(nullptr);
     session_.RemoveWatch(watch_);
+    if (drainer_.joinable()) drainer_.join();
   }
 
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
@@ -105,6 +109,8 @@ class GradientSync::Impl {
   bool HasItsSliceAlone(int parameter);
   void OnFailure(int communicator, const absl::Status& error);
   void OnEpochEnded(const absl::Status& cause);
+  // The session learns where this rank ended, or leaves.
+  void ReportPosition();
 
   Session::Impl& session_;
   std::vector<Parameter> parameters_;
@@ -121,6 +127,7 @@ class GradientSync::Impl {
   std::unique_ptr<gradient::Engine> engine_;
   std::unique_ptr<gradient::BucketRebuilder> rebuilder_;
   uint64_t watch_ = 0;
+  std::thread drainer_;  // started once the epoch has ended
 };
 
 }  // namespace lockstep

@@ -71,6 +71,7 @@ class Layout final : public executor::LaneOwner {
   std::shared_ptr<const executor::Program> program() const { return program_; }
 
   Revision revision() const { return plan_->revision; }
+  const plan::Plan& plan() const { return *plan_; }
   // Whether both have the same parameters and communicators.
   bool IsRevisionOf(const Layout& other) const {
     return plan_->parameters == other.plan_->parameters &&

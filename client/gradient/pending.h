@@ -23,6 +23,18 @@ class PendingVerdict::State {
   explicit State(std::function<absl::Status(const absl::Status&)> explain)
       : explain_(std::move(explain)) {}
 
+  // The stream that waits continues once `decided` is complete, whatever was
+  // decided; Complete sets its error. Call once, before or after Holds.
+  void ReleaseStream(const Event& decided) {
+    std::shared_ptr<transport::DeviceContext::StreamGate> hold;
+    {
+      MutexLock lock(&mutex_);
+      decided_ = decided;
+      hold = hold_;
+    }
+    if (hold != nullptr) hold->ReleaseAt(decided);
+  }
+
   // Only the first call has an effect; scalars must be set before.
   void Complete(absl::StatusOr<Verdict> result) {
     std::shared_ptr<transport::DeviceContext::StreamGate> hold;
@@ -41,13 +53,17 @@ class PendingVerdict::State {
   // unexplained error. Call once, before scalars() is called.
   void Holds(std::shared_ptr<transport::DeviceContext::StreamGate> hold) {
     absl::Status status;
+    std::optional<Event> decided;
+    bool is_complete = false;
     {
       MutexLock lock(&mutex_);
       hold_ = hold;
-      if (!result_) return;
-      status = result_->status();
+      decided = decided_;
+      is_complete = result_.has_value();
+      if (is_complete) status = result_->status();
     }
-    hold->Release(status, &scalars_);
+    if (decided) hold->ReleaseAt(*decided);
+    if (is_complete) hold->Release(status, &scalars_);
   }
 
   // The event whose Wait drives the streams that the verdict depends on.
@@ -55,6 +71,7 @@ class PendingVerdict::State {
 
   // The scalars that work on a stream reads.
   const VerdictScalars* scalars() const {
+    if (on_device_ != nullptr) return on_device_;
     MutexLock lock(&mutex_);
     return hold_ == nullptr
                ? &scalars_
@@ -71,17 +88,35 @@ class PendingVerdict::State {
     return explain_(result_->status());
   }
 
+  // Blocks until there is a result.
+  void AwaitResult() const {
+    MutexLock lock(&mutex_);
+    while (!result_) completed_.Wait(&mutex_);
+  }
+
+  // The device writes the scalars, there. Call it before they are asked for.
+  void set_device_scalars(const VerdictScalars* scalars) {
+    on_device_ = scalars;
+  }
   // Owned by the comm stream's thread until Complete.
   void set_scalars(const VerdictScalars& scalars) { scalars_ = scalars; }
   gradient::SummaryVectors vectors;
   gradient::StepId step_id;
   FinishOptions options;
-  double max_norm = 0;       // for the scalars
-  bool has_scalars = false;  // whether a stream reads the scalars
+  uint64_t launch = 0;                 // step_gate.h
+  bool stream_follows_device = false;  // not the host
+  double max_norm = 0;                 // for the scalars
+  bool has_scalars = false;            // whether a stream reads the scalars
   gradient::UpdateTerms terms() const {
     return {.inverse_scale = options.inverse_scale,
             .per_sample = options.per_sample,
             .max_norm = has_scalars ? std::optional(max_norm) : std::nullopt};
+  }
+  // This rank's, without norm and commands.
+  gradient::StepSummary OwnSummary() const {
+    return {.samples = options.samples,
+            .more_data = options.more_data,
+            .terms = terms()};
   }
   absl::Time closed;  // when Finish was called, or its stream reached it
 
@@ -89,11 +124,13 @@ class PendingVerdict::State {
   const std::function<absl::Status(const absl::Status&)> explain_;
   Event driver_;            // fixed before any thread can wait
   VerdictScalars scalars_;  // fixed once there is a result
+  const VerdictScalars* on_device_ = nullptr;
   mutable Mutex mutex_;
-  CondVar completed_;
+  mutable CondVar completed_;
   std::optional<absl::StatusOr<Verdict>> result_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<transport::DeviceContext::StreamGate> hold_
       ABSL_GUARDED_BY(mutex_);
+  std::optional<Event> decided_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include "client/gradient/step_summary.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -152,6 +153,15 @@ absl::StatusOr<Verdict> Decode(const StepId& step_id, int world_size,
   verdict.global_norm =
       std::sqrt(sum[kNormSquared]) * std::abs(verdict.GradientScale());
   return verdict;
+}
+
+void AddTo(SummaryVectors* reduced, const SummaryVectors& of_rank) {
+  for (size_t i = 0; i < reduced->sum.size(); ++i) {
+    reduced->sum[i] += of_rank.sum[i];
+  }
+  for (size_t i = 0; i < reduced->max.size(); ++i) {
+    reduced->max[i] = std::max(reduced->max[i], of_rank.max[i]);
+  }
 }
 
 void SetNormSquared(double norm_squared, SummaryVectors* reduced) {

@@ -79,6 +79,10 @@ absl::StatusOr<Verdict> Decode(const StepId& step_id, int world_size,
                                const UpdateTerms& mine,
                                const SummaryVectors& reduced);
 
+// Reduces as the transport does: adds the sums, and takes the maxima. Begin
+// with zeros.
+void AddTo(SummaryVectors* reduced, const SummaryVectors& of_rank);
+
 // Replaces the sum of the ranks' norms.
 void SetNormSquared(double norm_squared, SummaryVectors* reduced);
 

@@ -38,6 +38,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/local_step.h"
 #include "kernels/slots.h"
+#include "kernels/step_gate.h"
 #include "kernels/strided_box.h"
 #include "lockstep/arena.h"
 #include "lockstep/dtype.h"
@@ -85,6 +86,17 @@ class DeviceContext {
                                 std::span<const kernels::ElementRange> ranges,
                                 void* scratch, kernels::FiniteCheck* total) = 0;
 
+    // The bits of kernels/step_gate.h. In the transport's memory: control,
+    // `norm`, records and `scalars`; in staging: inputs and journal; `stop` is
+    // of a StopWord.
+    virtual void WriteStepRecord(const kernels::GateContext& context,
+                                 kernels::FiniteCheck* norm,
+                                 kernels::StepRecord* record) = 0;
+    virtual void GateStep(const kernels::GateContext& context,
+                          const kernels::StepRecord* own,
+                          const kernels::StepRecord* records,
+                          VerdictScalars* scalars) = 0;
+
     // The bits of kernels/strided_box.h.
     virtual void FillBoxes(std::span<const kernels::BoxFill> boxes,
                            std::span<void* const> out) = 0;
@@ -99,15 +111,11 @@ class DeviceContext {
     // memory, but slower.
     virtual void RunLocalStep(const kernels::LocalStep& step) = 0;
 
-    // Runs `work` on the host when the stream reaches it; later calls wait for
-    // it. It may run on a thread of the device's runtime, so it must be short,
-    // not block and use no stream. `work` must live until it has run; in a
-    // graph, which runs it in each launch, until the last launch has ended.
-    virtual void Call(absl::AnyInvocable<void()>* work) = 0;
-
-    // The same once, and an error of `work` becomes the stream's. Destroys
-    // `work` on the thread that ran it, so it must not own memory of the
-    // device. FailedPrecondition in a graph.
+    // Runs `work` once on the host when the stream reaches it; later calls wait
+    // for it. It may run on a thread of the device's runtime, so it must be
+    // short, not block and use no stream. Its error becomes the stream's.
+    // Destroys `work` on the thread that ran it, so it must not own memory of
+    // the device. FailedPrecondition in a graph.
     virtual void CallOnce(absl::AnyInvocable<absl::Status()> work) = 0;
 
     // An event: all calls so far are done.
@@ -170,6 +178,9 @@ class DeviceContext {
     // it, and then this call blocks until Release. A device stream is blocked
     // already.
     virtual void Begin() {}
+    // Device only, once, from any thread: the stream continues once `event` is
+    // complete. Release then only sets the error.
+    virtual void ReleaseAt(const Event&) {}
     // Called once, from any thread: the stream continues, with `message`. An
     // error in `status` becomes the stream's.
     virtual void Release(const absl::Status& status, const void* message) = 0;
@@ -188,6 +199,19 @@ class DeviceContext {
 
   // Zeroed staging memory, aligned as the arena's. Errors: ResourceExhausted.
   virtual absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) = 0;
+
+  // A word that kernels read, and that is set before any communicator of the
+  // device is aborted, by whom ever: what runs after it sees the word, though a
+  // kernel that was aborted returns as if it had succeeded. Zero until then;
+  // set for good. Errors: ResourceExhausted.
+  class StopWord {
+   public:
+    virtual ~StopWord() = default;
+    virtual const volatile uint32_t* address() const = 0;
+    virtual void Set() = 0;  // this and is_set from any thread
+    virtual bool is_set() const = 0;
+  };
+  virtual absl::StatusOr<std::shared_ptr<StopWord>> MakeStopWord() = 0;
 
   // Scratch memory for AddFiniteCheck of `ranges`; empty if it needs none. Slow
   // on a device: not to be called in a step. Errors: ResourceExhausted.
@@ -224,7 +248,8 @@ class DeviceContext {
       std::string name) = 0;
 
   // Makes a gate: work after StreamGate::Begin waits for Release, which must be
-  // called. The stream must live until then.
+  // called. The stream must live until then. Without a message (0 bytes) on a
+  // device only.
   virtual absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t message_bytes) = 0;
 

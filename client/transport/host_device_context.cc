@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "kernels/flags.h"
 #include "kernels/pack.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/step_gate.h"
 
 namespace lockstep::transport {
 namespace {
@@ -63,6 +65,17 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                       kernels::FiniteCheck* total) override {
     kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
   }
+  void WriteStepRecord(const kernels::GateContext& context,
+                       kernels::FiniteCheck* norm,
+                       kernels::StepRecord* record) override {
+    kernels::WriteStepRecord(context, norm, record);
+  }
+  void GateStep(const kernels::GateContext& context,
+                const kernels::StepRecord* own,
+                const kernels::StepRecord* records,
+                VerdictScalars* scalars) override {
+    kernels::GateStep(context, own, records, scalars);
+  }
   void FillBoxes(std::span<const kernels::BoxFill> boxes,
                  std::span<void* const> out) override {
     kernels::FillBoxes(boxes, out);
@@ -80,7 +93,6 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
   void RunLocalStep(const kernels::LocalStep& step) override {
     kernels::RunLocalStep(step);
   }
-  void Call(absl::AnyInvocable<void()>* work) override { (*work)(); }
   void CallOnce(absl::AnyInvocable<absl::Status()> work) override {
     status_.Update(work());
   }
@@ -165,10 +177,31 @@ class HostStreamGate final
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Transports of the host return the error of an aborted operation, so nothing
+// but its owner sets it.
+class HostStopWord final : public DeviceContext::StopWord {
+ public:
+  const volatile uint32_t* address() const override { return &word_; }
+  void Set() override {
+    std::atomic_ref<uint32_t>(word_).store(1, std::memory_order_release);
+  }
+  bool is_set() const override {
+    return std::atomic_ref<uint32_t>(word_).load(std::memory_order_acquire) !=
+           0;
+  }
+
+ private:
+  mutable uint32_t word_ = 0;
+};
+
 class HostDeviceContext final : public DeviceContext {
  public:
   absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
     return arena_->Allocate(bytes);
+  }
+
+  absl::StatusOr<std::shared_ptr<StopWord>> MakeStopWord() override {
+    return std::make_shared<HostStopWord>();
   }
 
   absl::StatusOr<ArenaBuffer> AllocateScratch(

@@ -111,8 +111,8 @@ __device__ void Conclude(const GateContext& context, const StepRecord& first,
 }
 
 __global__ void __launch_bounds__(kThreads)
-    Gate(const GateContext context, const StepRecord* records,
-         VerdictScalars* scalars) {
+    Gate(const GateContext context, const StepRecord* own,
+         const StepRecord* records, VerdictScalars* scalars) {
   __shared__ Floats floats;
   __shared__ double samples;
   __shared__ alignas(
@@ -161,6 +161,8 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   for (unsigned warp = 1; warp < kWarps; ++warp) counts.Add(of_warps[warp]);
   StepEntry made;
+  const StepRecord written = *own;
+  made.contributed = IsValid(written, context.rank, id) ? 1 : 0;
   made.invalid_rank = counts.invalid_rank;
   made.differing_rank = counts.differing_rank;
   made.norm_squared = added;
@@ -178,9 +180,11 @@ Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
   return LaunchKernel(Write, 1, kWarp, stream, context, norm, record);
 }
 
-Launched GateStep(const GateContext& context, const StepRecord* records,
-                  VerdictScalars* scalars, Stream stream) {
-  return LaunchKernel(Gate, 1, kThreads, stream, context, records, scalars);
+Launched GateStep(const GateContext& context, const StepRecord* own,
+                  const StepRecord* records, VerdictScalars* scalars,
+                  Stream stream) {
+  return LaunchKernel(Gate, 1, kThreads, stream, context, own, records,
+                      scalars);
 }
 
 }  // namespace lockstep::kernels::device

@@ -20,8 +20,9 @@ namespace lockstep::kernels::device {
 Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream);
 
-Launched GateStep(const GateContext& context, const StepRecord* records,
-                  VerdictScalars* scalars, Stream stream);
+Launched GateStep(const GateContext& context, const StepRecord* own,
+                  const StepRecord* records, VerdictScalars* scalars,
+                  Stream stream);
 
 }  // namespace lockstep::kernels::device
 

@@ -383,7 +383,8 @@ class Layer {
 
   // Last on every rank.
   void AppendVerdict() {
-    const std::vector<Transfer> transfers = VerdictTransfers(plan_, by_records_);
+    const std::vector<Transfer> transfers =
+        VerdictTransfers(plan_, by_records_);
     for (RankBuilder& builder : builders_) {
       const int lane = builder.AddLane(LaneKind::kVerdict, "verdict");
       for (const Transfer& transfer : transfers) {

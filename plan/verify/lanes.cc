@@ -182,7 +182,8 @@ class RankCheck {
     without_ops.then = needed.then;
     if (without_ops != needed) {
       return absl::StrFormat(
-          "is %s in group %d, and must be %s, in group %d, and wait for nothing",
+          "is %s in group %d, and must be %s, in group %d, and wait for "
+          "nothing",
           Describe(given), given.group, Describe(needed), needed.group);
     }
     std::string fault =

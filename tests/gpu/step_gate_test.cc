@@ -93,10 +93,11 @@ class StepGatePair {
   // commit.
   bool Gate(const std::vector<StepRecord>& records) {
     const gpu::Row<StepRecord> gathered(records);
-    GateStep(host(), records.data(), &twin_.scalars);
-    gpu::Require(
-        device::GateStep(device(), gathered.data(), scalars_.data(), nullptr),
-        "GateStep");
+    const int own = shape_.rank;
+    GateStep(host(), &records[own], records.data(), &twin_.scalars);
+    gpu::Require(device::GateStep(device(), gathered.data() + own,
+                                  gathered.data(), scalars_.data(), nullptr),
+                 "GateStep");
     gpu::Synchronize();
     const StepControl control = control_.Values()[0];
     EXPECT_EQ(std::memcmp(&control, &twin_.control, sizeof control), 0);
@@ -173,9 +174,9 @@ TEST(DeviceStepGateTest, TheHostSeesWholeEntriesWhileGatesRun) {
   const gpu::Row<VerdictScalars> scalars(std::vector{VerdictScalars{}});
   uint64_t seen = 0, outcomes = 0;
   for (uint64_t step = 0; step < kSteps; ++step) {
-    gpu::Require(
-        device::GateStep(context, gathered.data(), scalars.data(), nullptr),
-        "GateStep");
+    gpu::Require(device::GateStep(context, gathered.data(), gathered.data(),
+                                  scalars.data(), nullptr),
+                 "GateStep");
     // At most two steps ahead of the host, as a trainer is.
     while (seen + 2 <= step) {
       const StepEntry* const entry = FindStepEntry(context, seen);

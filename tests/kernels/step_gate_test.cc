@@ -41,7 +41,7 @@ class Job {
   }
 
   void Write(int rank) {
-    StepRecord record;
+    StepRecord& record = memory_[rank].own;
     WriteStepRecord(context(rank), &memory_[rank].norm, &record);
     for (auto& records : gathered_) records[rank] = record;
   }
@@ -49,7 +49,9 @@ class Job {
     for (int rank = 0; rank < shape_.world; ++rank) Write(rank);
   }
   bool Gate(int rank) {
-    GateStep(context(rank), gathered_[rank].data(), &memory_[rank].scalars);
+    GateMemory& memory = memory_[rank];
+    GateStep(context(rank), &memory.own, gathered_[rank].data(),
+             &memory.scalars);
     return memory_[rank].scalars.commit == 1;
   }
   const StepEntry* entry(int rank, uint64_t sequence) {
@@ -122,17 +124,31 @@ TEST(StepGateTest, NoDamagedRecordPassesAndNoLaterStepDoes) {
     auto records = RandomRecords(random, context, memory.control);
     Damage(random, context, memory.control, fault, &records);
     memory.scalars.commit = 1;
-    GateStep(context, records.data(), &memory.scalars);
+    GateStep(context, &records[0], records.data(), &memory.scalars);
     EXPECT_NE(memory.scalars.commit, 1) << "seed " << seed;
     EXPECT_EQ(memory.control.step, 5u);
     const StepEntry* const entry = FindStepEntry(context, 6);
     ASSERT_NE(entry, nullptr);
     EXPECT_EQ(entry->outcome, StepOutcome::kFailed);
     records = RandomRecords(random, context, memory.control);
-    GateStep(context, records.data(), &memory.scalars);
+    GateStep(context, &records[0], records.data(), &memory.scalars);
     EXPECT_NE(memory.scalars.commit, 1) << "seed " << seed;
     EXPECT_EQ(FindStepEntry(context, 7)->invalid_rank,
               static_cast<uint64_t>(shape.world));
+  }
+}
+
+// An aborted gather may leave anything in the place of this rank's record.
+TEST(StepGateTest, TheJournalSaysWhetherThisRankContributed) {
+  for (const bool stopped : {false, true}) {
+    Job job;
+    job.SetInputs(0);
+    job.at(1).stop = stopped ? 1 : 0;
+    job.WriteAll();
+    for (StepRecord& record : job.gathered(1)) record = {};
+    EXPECT_FALSE(job.Gate(1));
+    ASSERT_NE(job.entry(1, 0), nullptr);
+    EXPECT_EQ(job.entry(1, 0)->contributed, stopped ? 0u : 1u);
   }
 }
 

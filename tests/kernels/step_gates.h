@@ -32,6 +32,7 @@ struct GateMemory {
   std::vector<StepRecord> inputs;
   std::vector<uint64_t> journal;
   FiniteCheck norm;
+  StepRecord own;
   VerdictScalars scalars;
 };
 

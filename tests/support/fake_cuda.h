@@ -73,10 +73,11 @@ struct Meanness {
   enum class Garbage {
     kNothing,  // they wait for ever
     kPoison,   // half of them end without an error, with 0xff
-    // The same with this rank's own input instead of the result.
+    // The same, but a sum is this rank's own input, and what is gathered is
+    // what has come, also from the aborted rank.
     kOwnInput,
   };
-  Garbage garbage = Garbage::kPoison;
+  Garbage garbage = Garbage::kOwnInput;
 };
 
 struct FakeStream {

@@ -182,7 +182,11 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
   if (comm->aborted) {
     // The kernel runs, and ends at once.
     if (!launch.begun) {
-      for (const Part& part : launch.parts) SendOn(*Next(comm, part).first);
+      for (Part part : launch.parts) {
+        const auto [rendezvous, who] = Next(comm, part);
+        part.in = scheduler_.memory().Reach(part.in);
+        if (SendOn(*rendezvous)) rendezvous->come.try_emplace(who, part);
+      }
     }
     Leave(comm, launch);
     return true;
@@ -199,7 +203,9 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
   if (!over || launch.lag-- > 0) return false;
   for (size_t i = 0; i < launch.meetings.size(); ++i) {
     const auto& [rendezvous, who] = launch.meetings[i];
-    if (rendezvous->garbage) WriteGarbage(*comm, launch.parts[i]);
+    if (rendezvous->garbage) {
+      WriteGarbage(*comm, launch.parts[i], *rendezvous);
+    }
     rendezvous->ended.insert(who);
   }
   launch.parts.clear();  // nothing left to poison
@@ -304,14 +310,21 @@ void Fabric::Hold(const Clique& clique, Rendezvous& rendezvous) {
   rendezvous.over = true;
 }
 
-void Fabric::WriteGarbage(const Comm& comm, const Part& part) const {
-  const size_t bytes =
-      OutBytes(part, static_cast<int>(comm.clique->comms.size()));
+void Fabric::WriteGarbage(const Comm& comm, const Part& part,
+                          const Rendezvous& rendezvous) const {
+  const size_t ranks = comm.clique->comms.size();
+  const size_t bytes = OutBytes(part, static_cast<int>(ranks));
   if (bytes == 0) return;
   if (scheduler_.mean().garbage == Meanness::Garbage::kPoison) {
     std::memset(part.out, 0xff, bytes);
   } else if (part.kind == CollectiveKind::kAllReduce) {
     std::memmove(part.out, part.in, bytes);
+  } else if (part.kind == CollectiveKind::kAllGather) {
+    const size_t each = bytes / ranks;
+    for (const auto& [who, other] : rendezvous.come) {
+      std::memmove(static_cast<std::byte*>(part.out) + who * each, other.in,
+                   each);
+    }
   }
 }
 
@@ -350,13 +363,14 @@ void Fabric::Abort(Comm* comm) {
   }
 }
 
-void Fabric::SendOn(Rendezvous& rendezvous) {
-  if (rendezvous.ended.size() == rendezvous.needed.size()) return;
-  if (rendezvous.garbage) return;
+bool Fabric::SendOn(Rendezvous& rendezvous) {
+  if (rendezvous.ended.size() == rendezvous.needed.size()) return false;
+  if (rendezvous.garbage) return true;
   const bool sends = scheduler_.mean().garbage != Meanness::Garbage::kNothing &&
                      scheduler_.Draw(2) == 0;
   // Else ranks that have not noticed its end wait for this rank for ever.
   (sends ? rendezvous.garbage : rendezvous.broken) = true;
+  return sends;
 }
 
 void Fabric::AwaitFreed(const std::vector<Comm*>& comms, const char* call) {

@@ -14,6 +14,7 @@
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/step_gate.h"
 #include "kernels/strided_box.h"
 #include "kernels/verdict_gate.h"
 #include "tests/support/fake_cuda.h"
@@ -166,6 +167,24 @@ class FakeKernels final : public KernelApi {
         });
   }
 
+  CudaResult WriteStepRecord(const kernels::GateContext& context,
+                             kernels::FiniteCheck* norm,
+                             kernels::StepRecord* record,
+                             CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::WriteStepRecord(At(context), At(norm), At(record));
+    });
+  }
+  CudaResult GateStep(const kernels::GateContext& context,
+                      const kernels::StepRecord* own,
+                      const kernels::StepRecord* records,
+                      VerdictScalars* scalars,
+                      CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] {
+      kernels::GateStep(At(context), At(own), At(records), At(scalars));
+    });
+  }
+
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,
                         void* to, size_t bytes,
                         CudaStreamHandle stream) override {
@@ -196,6 +215,13 @@ class FakeKernels final : public KernelApi {
   std::vector<T*> At(std::vector<T*> addresses) const {
     for (T*& address : addresses) address = At(address);
     return addresses;
+  }
+  kernels::GateContext At(kernels::GateContext context) const {
+    context.control = At(context.control);
+    context.stop = At(const_cast<const uint32_t*>(context.stop));
+    context.inputs = At(context.inputs);
+    context.journal = At(context.journal);
+    return context;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {
     for (TensorSlot& slot : slots) slot.tensor = At(slot.tensor);

@@ -224,8 +224,9 @@ class Fabric {
   void WantFirstUses(Comm* comm, Launch* launch);
   bool Connect(Comm& comm, Launch& launch);
   // What the peers of an aborted operation get.
-  void SendOn(Rendezvous& rendezvous);
-  void WriteGarbage(const Comm& comm, const Part& part) const;
+  bool SendOn(Rendezvous& rendezvous);
+  void WriteGarbage(const Comm& comm, const Part& part,
+                    const Rendezvous& rendezvous) const;
   std::pair<std::shared_ptr<Rendezvous>, int> Join(Comm* comm,
                                                    const Part& part);
   void Hold(const Clique& clique, Rendezvous& rendezvous);

@@ -217,6 +217,18 @@ class ForwardingKernels : public transport::nccl::KernelApi {
                   StreamHandle stream) override {
     return inner_->SumBoxes(boxes, in, out, add, stream);
   }
+  Result WriteStepRecord(const kernels::GateContext& context,
+                         kernels::FiniteCheck* norm,
+                         kernels::StepRecord* record,
+                         StreamHandle stream) override {
+    return inner_->WriteStepRecord(context, norm, record, stream);
+  }
+  Result GateStep(const kernels::GateContext& context,
+                  const kernels::StepRecord* own,
+                  const kernels::StepRecord* records, VerdictScalars* scalars,
+                  StreamHandle stream) override {
+    return inner_->GateStep(context, own, records, scalars, stream);
+  }
   Result CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
                     size_t bytes, StreamHandle stream) override {
     return inner_->CommitCopy(verdict, from, to, bytes, stream);

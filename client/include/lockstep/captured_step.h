@@ -22,8 +22,8 @@
 //     if (verdict->IsLast()) break;
 //   }
 //
-//   graph  [backward][pack][all-reduce] ..(host)[verdict](host)[update, gated]
-//                     └ the library ───┘  └ step summary └ judges the verdict
+//   graph  [backward][pack][all-reduce] .. [record][all-gather][gate][update]
+//                     └ the library ──────────────────────────────┘  gated
 //
 // A launch has the same results, bit for bit, as the captured calls made one by
 // one, and its reductions overlap the backward pass in the same way. The graph
@@ -33,8 +33,8 @@
 // The program writes each batch into the memory that the captured kernels read.
 //
 // The update must check the scalars (verdict_scalars.h): it runs in the same
-// graph as the verdict, and a host node in the graph permits it only if the
-// step has passed. Nothing else in a graph may change registered state.
+// graph as the gate, which permits it only if the step has passed. Nothing else
+// in a graph may change registered state.
 //
 // All ranks capture, and launch, the same steps: NCCL operations are captured
 // on all ranks of a communicator or on none, and the launches of all ranks
@@ -74,7 +74,7 @@ class LOCKSTEP_EXPORT CapturedStep {
   CapturedStep& operator=(const CapturedStep&) = delete;
 
   // Runs one step after the work enqueued on `stream`: the body's Submits and
-  // FinishAsync. Later work on `stream` starts after the verdict. Blocks until
+  // FinishAsync. Later work on `stream` starts after the graph. Blocks until
   // the host has completed the previous step. Errors: FailedPrecondition once
   // it is stale, or in the middle of another step; as FinishAsync.
   absl::StatusOr<PendingVerdict> Launch(const FinishOptions& options,

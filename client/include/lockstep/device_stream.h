@@ -10,8 +10,10 @@
 //
 // Call AwaitQueued before a launch. The library queues its work in the CUDA
 // stream only once the work of other streams that it depends on is queued;
-// after FinishAsync, only once the host has seen the verdict. A kernel that is
-// launched earlier runs too early, without an error.
+// after FinishAsync of a step with gradients in views, only once the host has
+// seen the verdict. A kernel that is launched earlier runs too early, without
+// an error. After FinishAsync of a step that was submitted from buffers,
+// everything is queued.
 //
 // Threads: one at a time. The CUDA stream and the session must outlive this
 //          object. The destructor waits for the work that the library enqueued.

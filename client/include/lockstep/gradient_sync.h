@@ -123,9 +123,10 @@ class LOCKSTEP_EXPORT PendingVerdict {
   class LOCKSTEP_HIDDEN State;
   explicit PendingVerdict(std::shared_ptr<State> state);
 
-  // Valid as long as this object or a copy of it. In device memory they also
-  // stay valid for work that was already launched on FinishAsync's stream.
-  // Another stream must wait for that stream before it reads them.
+  // In host memory valid as long as this object or a copy of it. In device
+  // memory, until the fourth FinishAsync after it and at most as long as the
+  // GradientSync, for work on FinishAsync's stream. Another stream must wait
+  // for that stream before it reads them.
   const VerdictScalars* scalars() const;
 
   // Blocks until the step has ended; returns what Finish returns. Must return

@@ -1,5 +1,6 @@
 #include "client/transport/nccl/cuda_device_context.h"
 
+#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/graph.h"
 #include "client/transport/nccl/launcher.h"
+#include "client/transport/nccl/stop_words.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -159,6 +161,22 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  void WriteStepRecord(const kernels::GateContext& context,
+                       kernels::FiniteCheck* norm,
+                       kernels::StepRecord* record) override {
+    Do("kernel WriteStepRecord", [&](CudaStreamHandle stream) {
+      return kernels_.WriteStepRecord(context, norm, record, stream);
+    });
+  }
+  void GateStep(const kernels::GateContext& context,
+                const kernels::StepRecord* own,
+                const kernels::StepRecord* records,
+                VerdictScalars* scalars) override {
+    Do("kernel GateStep", [&](CudaStreamHandle stream) {
+      return kernels_.GateStep(context, own, records, scalars, stream);
+    });
+  }
+
   void FillBoxes(std::span<const kernels::BoxFill> boxes,
                  std::span<void* const> out) override {
     Do("kernel FillBoxes", [&](CudaStreamHandle stream) {
@@ -182,17 +200,6 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
   void RunLocalStep(const kernels::LocalStep& step) override {
     Do("kernel RunLocalStep", [&](CudaStreamHandle stream) {
       return kernels_.RunLocalStep(step, stream);
-    });
-  }
-
-  void Call(absl::AnyInvocable<void()>* work) override {
-    Do("LaunchHostFunc", [&](CudaStreamHandle stream) {
-      return cuda_.LaunchHostFunc(
-          stream,
-          [](void* called) {
-            (*static_cast<absl::AnyInvocable<void()>*>(called))();
-          },
-          work);
     });
   }
 
@@ -311,7 +318,7 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
         staging_(std::move(staging)),
         bytes_(bytes) {}
   ~CudaStreamGate() override {
-    if (tail_ == nullptr) return;
+    if (tail_ == nullptr || bytes_ == 0) return;
     device_->Retire({.message = std::move(message_),
                      .staging = std::move(staging_),
                      .copied = std::move(last_),
@@ -322,13 +329,7 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
   // still allow an update: it is zeroed, so that work launched on the stream
   // from now on reads zeros until the release.
   absl::Status Stand(CudaStream& stream, CudaStreamHandle handle) {
-    absl::Status cleared =
-        OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
-          return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
-        });
-    if (!cleared.ok()) return cleared;
-    cleared = CudaEventState({last_}, {}).Join(*device_->cuda, handle);
-    if (!cleared.ok()) return cleared;
+    if (absl::Status s = Clear(handle); !s.ok()) return s;
     tail_ = stream.tail();
     stream.Enqueue(
         [this](CudaStream::Ticket ticket) { ticket_ = std::move(ticket); });
@@ -337,21 +338,43 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
 
   const void* message() const override { return message_.get(); }
 
+  void ReleaseAt(const Event& event) override {
+    const auto* const state =
+        dynamic_cast<const CudaEventState*>(event.state().get());
+    Continue(state == nullptr ? CudaEvents() : state->Known());
+  }
+
   void Release(const absl::Status& status, const void* message) override {
-    std::memcpy(staging_.get(), message, bytes_);
     ticket_.error->Set(status);
+    if (bytes_ == 0) return Continue({});
+    std::memcpy(staging_.get(), message, bytes_);
     ticket_.error->Set(
         OnOwnStream("MemcpyAsync", [this](CudaStreamHandle stream) {
           return device_->cuda->MemcpyAsync(message_.get(), staging_.get(),
                                             bytes_, stream);
         }));
-    CudaEvents all =
-        ticket_.after->Known();  // all known, since the stream was Ready
-    all.push_back(last_);
-    ticket_.done->Publish(std::move(all));
+    Continue({last_});
   }
 
  private:
+  // The stream continues behind `events` and what it had to wait for: all
+  // known, since it was Ready. Only the first call has an effect.
+  void Continue(CudaEvents events) {
+    if (continues_.exchange(true)) return;
+    for (const auto& each : ticket_.after->Known()) events.push_back(each);
+    ticket_.done->Publish(std::move(events));
+  }
+
+  absl::Status Clear(CudaStreamHandle gated) {
+    if (bytes_ == 0) return absl::OkStatus();
+    absl::Status cleared =
+        OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
+          return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
+        });
+    if (!cleared.ok()) return cleared;
+    return CudaEventState({last_}, {}).Join(*device_->cuda, gated);
+  }
+
   template <typename Call>
   absl::Status OnOwnStream(const char* name, Call call) {
     CudaApi& cuda = *device_->cuda;
@@ -373,6 +396,7 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
   std::shared_ptr<StreamTail> tail_;  // of the gated stream
   CudaStream::Ticket ticket_;
   std::shared_ptr<CudaEvent> last_;  // after all uses of the memory
+  std::atomic<bool> continues_{false};
 };
 
 class CudaDeviceContext final : public DeviceContext {
@@ -386,6 +410,15 @@ class CudaDeviceContext final : public DeviceContext {
     void* const data = block->get();
     std::memset(data, 0, bytes);
     return ArenaBuffer(data, bytes, *std::move(block));
+  }
+
+  absl::StatusOr<std::shared_ptr<StopWord>> MakeStopWord() override {
+    absl::StatusOr<std::shared_ptr<void>> memory =
+        device_->pinned->Take(sizeof(uint32_t));
+    if (!memory.ok()) return memory.status();
+    auto word = std::make_shared<PinnedStopWord>(*std::move(memory));
+    device_->launcher->stop_words().Add(word);
+    return std::shared_ptr<StopWord>(std::move(word));
   }
 
   absl::StatusOr<ArenaBuffer> AllocateScratch(
@@ -451,11 +484,11 @@ class CudaDeviceContext final : public DeviceContext {
     const auto ready = cuda_stream.Ready();
     if (!ready.ok()) return ready.status();
     device_->Reclaim();
-    absl::StatusOr<std::shared_ptr<void>> message =
-        device_->memory->Take(bytes);
+    absl::StatusOr<std::shared_ptr<void>> message = std::shared_ptr<void>();
+    absl::StatusOr<std::shared_ptr<void>> staging = std::shared_ptr<void>();
+    if (bytes > 0) message = device_->memory->Take(bytes);
     if (!message.ok()) return message.status();
-    absl::StatusOr<std::shared_ptr<void>> staging =
-        device_->pinned->Take(bytes);
+    if (bytes > 0) staging = device_->pinned->Take(bytes);
     if (!staging.ok()) return staging.status();
     const auto hold = std::make_shared<CudaStreamGate>(
         device_, *std::move(message), *std::move(staging), bytes);

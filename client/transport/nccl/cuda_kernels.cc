@@ -13,6 +13,7 @@
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
 #include "kernels/device/reduce_pairs.h"
+#include "kernels/device/step_gate.h"
 #include "kernels/device/strided_box.h"
 #include "kernels/device/verdict_gate.h"
 
@@ -109,6 +110,20 @@ class DeviceKernels final : public KernelApi {
   CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
                       CudaStreamHandle stream) override {
     return Result(device::SumBoxes(boxes, in, out, add, stream));
+  }
+
+  CudaResult WriteStepRecord(const kernels::GateContext& context,
+                             kernels::FiniteCheck* norm,
+                             kernels::StepRecord* record,
+                             CudaStreamHandle stream) override {
+    return Result(device::WriteStepRecord(context, norm, record, stream));
+  }
+  CudaResult GateStep(const kernels::GateContext& context,
+                      const kernels::StepRecord* own,
+                      const kernels::StepRecord* records,
+                      VerdictScalars* scalars,
+                      CudaStreamHandle stream) override {
+    return Result(device::GateStep(context, own, records, scalars, stream));
   }
 
   CudaResult CommitCopy(const VerdictScalars* verdict, const void* from,

@@ -23,6 +23,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/local_step.h"
 #include "kernels/slots.h"
+#include "kernels/step_gate.h"
 #include "kernels/strided_box.h"
 #include "lockstep/dtype.h"
 #include "lockstep/verdict_scalars.h"
@@ -110,6 +111,17 @@ class KernelApi {
   virtual CudaResult FillBoxes(BoxFills fills, Outputs out,
                                CudaStreamHandle stream) = 0;
   virtual CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
+                              CudaStreamHandle stream) = 0;
+
+  // --- kernels/step_gate.h; stop, inputs and journal in pinned memory ---
+  virtual CudaResult WriteStepRecord(const kernels::GateContext& context,
+                                     kernels::FiniteCheck* norm,
+                                     kernels::StepRecord* record,
+                                     CudaStreamHandle stream) = 0;
+  virtual CudaResult GateStep(const kernels::GateContext& context,
+                              const kernels::StepRecord* own,
+                              const kernels::StepRecord* records,
+                              VerdictScalars* scalars,
                               CudaStreamHandle stream) = 0;
 
   // --- kernels/verdict_gate.h: no effect unless the verdict commits ---

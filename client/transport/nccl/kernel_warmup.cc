@@ -69,6 +69,7 @@ class WarmUpRun {
                                .out = far(),
                                .count = kCount},
                               stream_));
+    OfGate();
     Did(kernels_.CommitCopy(verdict(), near(), far(), kCount, stream_));
     return Check(cuda_, first_, " kernel, for the first time");
   }
@@ -220,6 +221,20 @@ class WarmUpRun {
   }
 
   // One element each; no other kernels are launched for other types and shapes.
+  // A step that does not commit: its input is not sealed.
+  void OfGate() {
+    auto* const records = reinterpret_cast<kernels::StepRecord*>(near());
+    auto* const control = reinterpret_cast<kernels::StepControl*>(far());
+    const kernels::GateContext context{
+        .depth = 1,
+        .control = control,
+        .stop = reinterpret_cast<const volatile uint32_t*>(scratch()),
+        .inputs = records + 1,
+        .journal = control + 8};
+    Did(kernels_.WriteStepRecord(context, total(), records, stream_));
+    Did(kernels_.GateStep(context, records, records, verdict(), stream_));
+  }
+
   void OfBoxes(size_t count) {
     std::vector<kernels::StridedBox> boxes(count);
     std::vector<kernels::BoxFill> fills(count);

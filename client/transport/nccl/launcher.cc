@@ -196,6 +196,7 @@ void Launcher::Abort(const std::vector<std::shared_ptr<CommState>>& members) {
   }
   if (living.empty()) return;
   has_aborted_ = true;
+  stop_words_.SetAll();
   for (const auto& member : living) member->FailRunning();
   if (open_ != nullptr) {
     to_abort_.insert(to_abort_.end(), living.begin(), living.end());
@@ -254,6 +255,7 @@ void Launcher::AbortWithoutLaunchThread(
     const CommState& culprit,
     const std::vector<std::shared_ptr<CommState>>& living) {
   has_aborted_ = true;
+  stop_words_.SetAll();
   FailOthers(culprit, living);
   NcclApi& nccl = *tables_.nccl;
   const auto abort = [&](absl::Duration patience) {

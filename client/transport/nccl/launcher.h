@@ -53,6 +53,7 @@
 #include "client/transport/nccl/capture_state.h"
 #include "client/transport/nccl/comm_state.h"
 #include "client/transport/nccl/reclaimer.h"
+#include "client/transport/nccl/stop_words.h"
 
 namespace lockstep::transport::nccl {
 
@@ -138,6 +139,9 @@ class Launcher {
   void PostGraph(std::shared_ptr<CaptureState> graph,
                  CudaStream::Ticket ticket);
   void DestroyGraph(std::shared_ptr<CaptureState> graph);
+
+  // Set before any communicator is aborted.
+  StopWords& stop_words() { return stop_words_; }
 
   // Whether a communicator of this process was ever aborted.
   bool has_aborted() const { return has_aborted_; }
@@ -239,6 +243,7 @@ class Launcher {
   bool IsLaunching() const;
 
   const Tables tables_;
+  StopWords stop_words_;
   std::atomic<bool> has_aborted_{false};
 
   Mutex mutex_;

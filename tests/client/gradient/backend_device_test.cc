@@ -58,6 +58,74 @@ TEST_F(DeviceStepTest, UpdatesReadTheirScalarsThoughNobodyKeepsThem) {
   });
 }
 
+// One thread ends the step of both ranks, and launches their updates at once:
+// nothing waits for a peer, or for the verdict.
+TEST_F(DeviceStepTest, AnUpdateMayBeLaunchedRightAfterFinishAsync) {
+  BackendJob job(&backend_, {.parameters = kThree});
+  struct Rank {
+    std::unique_ptr<Stream> stream;
+    transport::nccl::CudaStreamHandle handle;
+    ArenaBuffer gradients[3];
+    ArenaBuffer weights;
+  };
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    auto stream = job.MakeStream(rank);
+    const auto handle = *static_cast<CudaStream&>(*stream).Ready();
+    const auto all = [&](size_t count) {
+      return job.Buffer(rank, std::vector<float>(count, rank + 1.0f));
+    };
+    ranks.push_back({std::move(stream),
+                     handle,
+                     {all(3), all(2), all(4)},
+                     job.Buffer(rank, {0, 0, 0})});
+  }
+  for (int step = 0; step < 6; ++step) {
+    for (int rank = 0; rank < 2; ++rank) {
+      Rank& mine = ranks[rank];
+      for (int p = 0; p < 3; ++p) {
+        const ArenaBuffer& gradient = mine.gradients[p];
+        ASSERT_EQ(job.engine(rank).Submit(p, gradient.data(), gradient.bytes(),
+                                          mine.stream.get()),
+                  absl::OkStatus());
+      }
+      const auto pending = job.engine(rank).Finish(
+          {.samples = 1}, std::numeric_limits<double>::infinity(),
+          mine.stream.get());
+      ASSERT_TRUE(pending.ok()) << pending.status();
+      backend_.gpus().LaunchKernel(
+          mine.handle, [scalars = reinterpret_cast<const VerdictScalars*>(
+                            job.Reach((*pending)->scalars())),
+                        reduced = job.Floats(job.engine(rank).View(0).data()),
+                        weights = job.Floats(mine.weights.data())] {
+            if (!MayUpdate(*scalars)) return;
+            for (int i = 0; i < 3; ++i) weights[i] += reduced[i];
+          });
+    }
+  }
+  for (Rank& mine : ranks) {
+    ASSERT_EQ(mine.stream->Synchronize(), absl::OkStatus());
+    EXPECT_THAT(job.Get(mine.weights.data(), 3), Each(6 * 3.0f));
+  }
+}
+
+// A step is decided and lost at once; the position is not known.
+TEST_F(DeviceStepTest, ARankWhoseDeviceFailsReportsNoPosition) {
+  BackendJob job(&backend_, {.parameters = kThree});
+  Engine& engine = job.engine(0);
+  StreamRank mine(&job, 0);
+  mine.Fetch();
+  StallUntil(mine.stream(), [] { return false; });
+  ASSERT_EQ(mine.Submit(0), absl::OkStatus());
+  const auto state = engine.Finish(
+      {.samples = 1}, std::numeric_limits<double>::infinity(), &mine.stream());
+  ASSERT_TRUE(state.ok()) << state.status();
+  backend_.gpus().BreakDevice(0);
+  EXPECT_FALSE((*state)->Wait().ok());
+  engine.Abort(absl::AbortedError("over"));
+  EXPECT_FALSE(engine.Report().ok());
+}
+
 // The results differ from those of the reductions.
 TEST_F(DeviceStepTest, ADeviceThatFailsEndsTheStepWithItsError) {
   BackendJob job(&backend_, {.parameters = kThree});

@@ -109,6 +109,29 @@ class BackendJob {
     changed_.NotifyAll();
   }
 
+  // All ranks have reported after an abort: a rank that is a step behind has
+  // the reduced gradients of that step, and passes it with the other's verdict.
+  // Returns whether there was one.
+  bool RollForwardWhoIsBehind(
+      const std::vector<protocol::EpochReport>& reports) {
+    const auto step = [](const protocol::EpochReport& report) {
+      return report.position.step;
+    };
+    const auto [low, high] = std::minmax_element(
+        reports.begin(), reports.end(),
+        [&](const auto& a, const auto& b) { return step(a) < step(b); });
+    EXPECT_LE(step(*high) - step(*low), 1u);
+    bool anybody = false;
+    for (int rank = 0; rank < world_; ++rank) {
+      if (step(reports[rank]) == step(*high)) continue;
+      anybody = true;
+      EXPECT_EQ(reports[rank].position.phase, protocol::Phase::kVerdict);
+      const auto passed = engine(rank).RollForward(high->verdict);
+      EXPECT_TRUE(passed.ok()) << passed.status();
+    }
+    return anybody;
+  }
+
   // --- The backend's memory ---
 
   std::byte* Reach(const void* at) {

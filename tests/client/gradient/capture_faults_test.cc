@@ -85,12 +85,12 @@ TEST(CaptureDrillTest, FindsEveryMistake) {
     GTEST_SKIP() << "the mistakes are found without it, and some are races";
   }
   const CaptureMistake mistakes[] = {
-      {"a launch says the step of the one before",
-       ComputeFault::kKeepsTheFirstSummary, "out of step"},
-      {"the graph says yes, whatever the host says",
-       ComputeFault::kSaysYesInTheGraph, "a weight is not"},
+      {"a launch says what the first one said",
+       ComputeFault::kSaysWhatTheFirstStepSaid, "has ended the epoch in step"},
+      {"scalars that commit, whatever the gate says",
+       ComputeFault::kAlwaysCommits, "a weight is not"},
       {"a launch that runs nothing", ComputeFault::kLaunchesNothing,
-       "did not run"},
+       "did not decide"},
       {"a norm that is not cleared", ComputeFault::kKeepsTheLastNorm,
        "a weight is not"},
       {"a verdict that does not wait for the norms beside it",

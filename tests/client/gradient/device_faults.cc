@@ -1,11 +1,7 @@
 #include "tests/client/gradient/device_faults.h"
 
-#include <cstring>
-#include <deque>
-#include <string>
 #include <utility>
 
-#include "client/gradient/step_summary.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep::gradient {
@@ -13,46 +9,21 @@ namespace {
 
 using transport::DeviceContext;
 
-// Wrappers of the host calls in a graph.
-struct Wrapped {
-  std::deque<absl::AnyInvocable<void()>> calls;
-  void* staged_ballot = nullptr;
-  std::string first_ballot;
-
-  absl::AnyInvocable<void()>* Add(absl::AnyInvocable<void()> call) {
-    return &calls.emplace_back(std::move(call));
-  }
-  void KeepFirstSummary() {
-    if (staged_ballot == nullptr) return;
-    char* const at = static_cast<char*>(staged_ballot);
-    if (first_ballot.empty()) first_ballot.assign(at, sizeof(SummaryVectors));
-    std::memcpy(at, first_ballot.data(), first_ballot.size());
-  }
+// Memory of the faults, as long as the device.
+struct FaultMemory {
+  ArenaBuffer norm;     // one FiniteCheck
+  ArenaBuffer commits;  // scalars that commit
 };
 
 class FaultyKernelQueue final : public DeviceContext::KernelQueue {
  public:
-  FaultyKernelQueue(ComputeFault fault, KernelQueue* inner, Wrapped* wrapped)
-      : fault_(fault), to_(*inner), wrapped_(*wrapped) {}
+  FaultyKernelQueue(ComputeFault fault, KernelQueue* inner, FaultMemory* memory)
+      : fault_(fault), to_(*inner), memory_(*memory) {}
 
   void Copy(const void* from, void* to, size_t bytes) override {
-    const bool after_call = std::exchange(after_call_, false);
-    if (after_call && bytes == sizeof(SummaryVectors)) {
-      wrapped_.staged_ballot = const_cast<void*>(from);
-    }
-    if (after_call && bytes == sizeof(VerdictScalars) &&
-        fault_ == ComputeFault::kSaysYesInTheGraph) {
-      auto* const staged =
-          static_cast<VerdictScalars*>(const_cast<void*>(from));
-      to_.Call(wrapped_.Add([staged] { staged->commit = staged->finite = 1; }));
-    }
     to_.Copy(from, to, bytes);
   }
-  void Zero(void* data, size_t bytes) override {
-    const bool norm = bytes == sizeof(kernels::FiniteCheck);
-    if (norm && fault_ == ComputeFault::kKeepsTheLastNorm) return;
-    to_.Zero(data, bytes);
-  }
+  void Zero(void* data, size_t bytes) override { to_.Zero(data, bytes); }
   void Pack(std::span<const kernels::TensorSlot> slots, DType dtype,
             double weight, bool add, void* bucket) override {
     to_.Pack(slots, dtype, weight, add, bucket);
@@ -88,13 +59,26 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
                       void* scratch, kernels::FiniteCheck* total) override {
     to_.AddFiniteCheck(data, dtype, ranges, scratch, total);
   }
-  void Call(absl::AnyInvocable<void()>* work) override {
-    after_call_ = true;
-    if (fault_ != ComputeFault::kKeepsTheFirstSummary) return to_.Call(work);
-    to_.Call(wrapped_.Add([work, wrapped = &wrapped_] {
-      (*work)();
-      wrapped->KeepFirstSummary();
-    }));
+  void WriteStepRecord(const kernels::GateContext& context,
+                       kernels::FiniteCheck* norm,
+                       kernels::StepRecord* record) override {
+    kernels::GateContext used = context;
+    if (fault_ == ComputeFault::kSaysWhatTheFirstStepSaid) used.depth = 1;
+    if (fault_ == ComputeFault::kKeepsTheLastNorm) {
+      auto* const copy = memory_.norm.as<kernels::FiniteCheck>().data();
+      to_.Copy(norm, copy, sizeof *copy);
+      norm = copy;
+    }
+    to_.WriteStepRecord(used, norm, record);
+  }
+  void GateStep(const kernels::GateContext& context,
+                const kernels::StepRecord* own,
+                const kernels::StepRecord* records,
+                VerdictScalars* scalars) override {
+    to_.GateStep(context, own, records, scalars);
+    if (fault_ == ComputeFault::kAlwaysCommits) {
+      to_.Copy(memory_.commits.data(), scalars, sizeof *scalars);
+    }
   }
   void FillBoxes(std::span<const kernels::BoxFill> boxes,
                  std::span<void* const> out) override {
@@ -125,16 +109,15 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
  private:
   const ComputeFault fault_;
   KernelQueue& to_;
-  Wrapped& wrapped_;
-  bool after_call_ = false;
+  FaultMemory& memory_;
 };
 
-DeviceContext::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
+DeviceContext::Work SpoilWork(ComputeFault fault, FaultMemory* memory,
                               DeviceContext::Work work) {
   if (!work) return work;
-  return [fault, wrapped, work = std::move(work)](
+  return [fault, memory, work = std::move(work)](
              DeviceContext::KernelQueue& kernel_queue) mutable {
-    FaultyKernelQueue spoiled(fault, &kernel_queue, wrapped);
+    FaultyKernelQueue spoiled(fault, &kernel_queue, memory);
     return work(spoiled);
   };
 }
@@ -142,11 +125,11 @@ DeviceContext::Work SpoilWork(ComputeFault fault, Wrapped* wrapped,
 // Deletes itself once it has run.
 class SpoiledOperation final : public DeviceContext::Operation {
  public:
-  SpoiledOperation(ComputeFault fault, Wrapped* wrapped, Operation* inner)
-      : fault_(fault), wrapped_(wrapped), inner_(*inner) {}
+  SpoiledOperation(ComputeFault fault, FaultMemory* memory, Operation* inner)
+      : fault_(fault), memory_(memory), inner_(*inner) {}
 
   absl::Status Before(DeviceContext::KernelQueue& kernel_queue) override {
-    FaultyKernelQueue spoiled(fault_, &kernel_queue, wrapped_);
+    FaultyKernelQueue spoiled(fault_, &kernel_queue, memory_);
     return inner_.Before(spoiled);
   }
   absl::Status Communicate(Stream& stream) override {
@@ -155,7 +138,7 @@ class SpoiledOperation final : public DeviceContext::Operation {
   void Then(DeviceContext::KernelQueue& kernel_queue,
             const absl::Status& status) override {
     const std::unique_ptr<SpoiledOperation> self(this);
-    FaultyKernelQueue spoiled(fault_, &kernel_queue, wrapped_);
+    FaultyKernelQueue spoiled(fault_, &kernel_queue, memory_);
     inner_.Then(spoiled, status);
   }
   bool on_side_stream() const override {
@@ -164,21 +147,21 @@ class SpoiledOperation final : public DeviceContext::Operation {
 
  private:
   const ComputeFault fault_;
-  Wrapped* const wrapped_;
+  FaultMemory* const memory_;
   Operation& inner_;
 };
 
 class SpoiledQueue final : public DeviceContext::Queue {
  public:
-  SpoiledQueue(ComputeFault fault, Wrapped* wrapped,
+  SpoiledQueue(ComputeFault fault, FaultMemory* memory,
                std::unique_ptr<Queue> inner)
-      : fault_(fault), wrapped_(wrapped), inner_(std::move(inner)) {}
+      : fault_(fault), memory_(memory), inner_(std::move(inner)) {}
 
   void Launch(DeviceContext::Operation& operation,
               std::vector<Event> after) override {
     if (fault_ == ComputeFault::kReducesBeforeTheGradients) after.clear();
     inner_->Launch(
-        *std::make_unique<SpoiledOperation>(fault_, wrapped_, &operation)
+        *std::make_unique<SpoiledOperation>(fault_, memory_, &operation)
              .release(),
         std::move(after));
   }
@@ -187,7 +170,7 @@ class SpoiledQueue final : public DeviceContext::Queue {
 
  private:
   const ComputeFault fault_;
-  Wrapped* const wrapped_;
+  FaultMemory* const memory_;
   const std::unique_ptr<Queue> inner_;
 };
 
@@ -210,16 +193,36 @@ class EarlyGate final : public DeviceContext::StreamGate {
   const std::shared_ptr<StreamGate> inner_;
 };
 
+class NeverSet final : public DeviceContext::StopWord {
+ public:
+  // The context forgets `inner`, and sets nothing.
+  explicit NeverSet(const std::shared_ptr<StopWord>&) {}
+  const volatile uint32_t* address() const override { return &zero_; }
+  void Set() override {}
+  bool is_set() const override { return false; }
+
+ private:
+  uint32_t zero_ = 0;
+};
+
 class SpoiledCompute final : public DeviceContext {
  public:
   SpoiledCompute(ComputeFault fault, std::unique_ptr<DeviceContext> inner,
                  std::unique_ptr<Stream> other_stream)
       : fault_(fault),
         inner_(std::move(inner)),
-        other_stream_(std::move(other_stream)) {}
+        other_stream_(std::move(other_stream)) {
+    memory_.norm = *inner_->AllocateStaging(sizeof(kernels::FiniteCheck));
+    memory_.commits = *inner_->AllocateStaging(sizeof(VerdictScalars));
+    memory_.commits.as<VerdictScalars>()[0] = {.commit = 1, .finite = 1};
+  }
 
   absl::StatusOr<ArenaBuffer> AllocateStaging(size_t bytes) override {
     return inner_->AllocateStaging(bytes);
+  }
+  absl::StatusOr<std::shared_ptr<StopWord>> MakeStopWord() override {
+    if (fault_ != ComputeFault::kIgnoresStop) return inner_->MakeStopWord();
+    return std::make_shared<NeverSet>(*inner_->MakeStopWord());
   }
   absl::StatusOr<ArenaBuffer> AllocateScratch(
       std::span<const kernels::ElementRange> ranges) override {
@@ -239,7 +242,7 @@ class SpoiledCompute final : public DeviceContext {
   }
   absl::Status Perform(Stream* stream, Work work) override {
     return inner_->Perform(stream,
-                           SpoilWork(fault_, &wrapped_, std::move(work)));
+                           SpoilWork(fault_, &memory_, std::move(work)));
   }
   bool NeedsOneOrder() const override { return inner_->NeedsOneOrder(); }
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
@@ -260,12 +263,12 @@ class SpoiledCompute final : public DeviceContext {
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto queue = inner_->MakeQueue(std::move(name));
     if (!queue.ok()) return queue;
-    return std::make_unique<SpoiledQueue>(fault_, &wrapped_, *std::move(queue));
+    return std::make_unique<SpoiledQueue>(fault_, &memory_, *std::move(queue));
   }
 
  private:
   const ComputeFault fault_;
-  Wrapped wrapped_;  // used by one thread at a time
+  FaultMemory memory_;
   const std::unique_ptr<DeviceContext> inner_;
   const std::unique_ptr<Stream> other_stream_;  // no work is enqueued on it
 };

@@ -19,9 +19,10 @@ enum class ComputeFault {
   kKeepsTheLastNorm,           // the norm's accumulator is not cleared
   kForgetsTheFlags,            // the flags in the bucket are not written
   kEverythingAside,            // all operations run on the side stream
+  kIgnoresStop,                // the stop word is not set
   // With captured steps:
-  kKeepsTheFirstSummary,  // every launch sends the first launch's summary
-  kSaysYesInTheGraph,     // the scalars always commit
+  kSaysWhatTheFirstStepSaid,  // every record has the first launch's input
+  kAlwaysCommits,             // the scalars do, whatever the gate says
   kLaunchesNothing,
 };
 

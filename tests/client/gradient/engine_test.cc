@@ -523,8 +523,8 @@ TEST(EngineTest, AbortUnblocksAFinishThatWaitsForAnotherRank) {
          protocol::Phase::kTransfer) {
     std::this_thread::yield();
   }
-  const protocol::EpochReport report =
-      job.engine(0).Abort(absl::AbortedError("worker-1 (rank 1) died"));
+  job.engine(0).Abort(absl::AbortedError("worker-1 (rank 1) died"));
+  const protocol::EpochReport report = *job.engine(0).Report();
   waiter.join();
   EXPECT_EQ(report.position.step, 0u);
   EXPECT_EQ(report.verdict, "");
@@ -591,7 +591,8 @@ TEST(EngineTest, ReportsWhereItStands) {
   ASSERT_TRUE(FinishAndWait(engine).ok());
   EXPECT_EQ(engine.progress().position,
             (protocol::Position{1, protocol::Phase::kIdle}));
-  const protocol::EpochReport report = engine.Abort(absl::AbortedError("over"));
+  engine.Abort(absl::AbortedError("over"));
+  const protocol::EpochReport report = *engine.Report();
   EXPECT_EQ(report.position.step, 1u);
   EXPECT_EQ(report.verdict.size(), sizeof(SummaryVectors))
       << "the verdict it passed";
@@ -630,8 +631,8 @@ class RollForwardTest : public testing::Test {
     while (engine.progress().position.phase != protocol::Phase::kVerdict) {
       std::this_thread::yield();
     }
-    const protocol::EpochReport report =
-        engine.Abort(absl::AbortedError("rank 1 died"));
+    engine.Abort(absl::AbortedError("rank 1 died"));
+    const protocol::EpochReport report = *engine.Report();
     waiter.join();
     return report;
   }

@@ -216,8 +216,8 @@ TEST(PauseTest, AnAbortReturnsTheCommittedVerdictAtOnce) {
   ASSERT_TRUE(Await([&] { return engine.progress().paused; }));
   EXPECT_EQ(engine.progress().position,
             (protocol::Position{1, protocol::Phase::kIdle}));
-  const protocol::EpochReport report =
-      engine.Abort(absl::AbortedError("worker-1 died"));
+  engine.Abort(absl::AbortedError("worker-1 died"));
+  const protocol::EpochReport report = *engine.Report();
   const auto verdict = finished.get();
   ASSERT_TRUE(verdict.ok()) << verdict.status();
   EXPECT_TRUE(verdict->committed);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/transport/nccl/cuda_stream.h"
@@ -13,6 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
+#include "tests/conformance/world.h"
+#include "tests/support/forwarding_tables.h"
 
 namespace lockstep {
 namespace {
@@ -67,7 +71,8 @@ class CudaStreamGateTest : public testing::Test {
     ASSERT_TRUE(compute_
                     ->Perform(nullptr,
                               [&](DeviceContext::KernelQueue& kernel_queue) {
-                                kernel_queue.Call(&nothing_);
+                                kernel_queue.CallOnce(
+                                    [] { return absl::OkStatus(); });
                                 done = kernel_queue.Done();
                                 return kernel_queue.status();
                               })
@@ -79,7 +84,6 @@ class CudaStreamGateTest : public testing::Test {
   std::unique_ptr<DeviceContext> compute_;
   std::unique_ptr<Stream> stream_;
   std::atomic<bool> stalled_{false};
-  absl::AnyInvocable<void()> nothing_ = [] {};
 };
 
 TEST_F(CudaStreamGateTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
@@ -126,11 +130,13 @@ TEST_F(CudaStreamGateTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
 
   // The context's own stream is late with clearing.
   std::atomic<bool> late{true};
-  absl::AnyInvocable<void()> wait = [&late] { late.wait(true); };
   ASSERT_TRUE(compute_
                   ->Perform(nullptr,
                             [&](DeviceContext::KernelQueue& kernel_queue) {
-                              kernel_queue.Call(&wait);
+                              kernel_queue.CallOnce([&late] {
+                                late.wait(true);
+                                return absl::OkStatus();
+                              });
                               return kernel_queue.status();
                             })
                   .ok());
@@ -187,6 +193,51 @@ TEST_F(CudaStreamGateTest, MayOutliveItsStream) {
   hold.reset();
   stream_ = world_.MakeStream(0, "");
   Hold()->Release(absl::OkStatus(), &message);
+}
+
+// A kernel that runs behind an aborted operation sees the word.
+class AsksAtAborts final : public fake::ForwardingNccl {
+ public:
+  AsksAtAborts(std::shared_ptr<NcclApi> inner, std::atomic<int>* unset)
+      : ForwardingNccl(std::move(inner)), unset_(*unset) {}
+  void Ask(std::shared_ptr<DeviceContext::StopWord> word) {
+    word_ = std::move(word);
+  }
+  Result CommAbort(Comm comm) override {
+    if (!word_->is_set()) ++unset_;
+    return inner_->CommAbort(comm);
+  }
+
+ private:
+  std::atomic<int>& unset_;
+  std::shared_ptr<DeviceContext::StopWord> word_;
+};
+
+TEST(StopWordTest, IsSetBeforeAnyCommunicatorIsAborted) {
+  std::atomic<int> unset{0};
+  std::shared_ptr<AsksAtAborts> asks[2];
+  FakeGpuWorld world({}, [&](int rank, transport::nccl::Tables* tables) {
+    asks[rank] = std::make_shared<AsksAtAborts>(tables->nccl, &unset);
+    tables->nccl = asks[rank];
+  });
+  std::vector<std::unique_ptr<DeviceContext>> contexts;
+  std::vector<std::shared_ptr<DeviceContext::StopWord>> words;
+  for (int rank = 0; rank < 2; ++rank) {
+    contexts.push_back(*world.at(rank).MakeDeviceContext());
+    words.push_back(*contexts[rank]->MakeStopWord());
+    asks[rank]->Ask(words[rank]);
+    EXPECT_FALSE(words[rank]->is_set());
+  }
+  auto communicators = conformance::Connect(world, 2, "group");
+  // Nobody asks the owner of the word.
+  communicators[0]->Abort("over");
+  while (!words[0]->is_set()) std::this_thread::yield();
+  communicators[1]->Abort("over");
+  while (!words[1]->is_set()) std::this_thread::yield();
+  communicators.clear();
+  world.End();
+  EXPECT_EQ(unset, 0);
+  for (const auto& one : asks) one->Ask(nullptr);
 }
 
 }  // namespace

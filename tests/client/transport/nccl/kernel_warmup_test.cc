@@ -162,6 +162,17 @@ class NotesKernels final : public fake::ForwardingKernels {
     Saw("SumBoxes", ListOf(b.size()));
     return inner_->SumBoxes(b, in, out, add, t);
   }
+  Result WriteStepRecord(const kernels::GateContext& c, kernels::FiniteCheck* n,
+                         kernels::StepRecord* r, StreamHandle t) override {
+    Saw("WriteStepRecord");
+    return inner_->WriteStepRecord(c, n, r, t);
+  }
+  Result GateStep(const kernels::GateContext& c, const kernels::StepRecord* own,
+                  const kernels::StepRecord* r, VerdictScalars* s,
+                  StreamHandle t) override {
+    Saw("GateStep");
+    return inner_->GateStep(c, own, r, s, t);
+  }
   Result CommitCopy(const VerdictScalars* v, const void* from, void* to,
                     size_t bytes, StreamHandle t) override {
     Saw("CommitCopy");
@@ -230,7 +241,9 @@ std::set<std::string> EveryLocalStep() {
 
 std::set<std::string> EveryKernel() {
   std::set<std::string> every = EveryLocalStep();
-  every.insert(Key("CommitCopy"));
+  for (const char* name : {"WriteStepRecord", "GateStep", "CommitCopy"}) {
+    every.insert(Key(name));
+  }
   for (const char* list : kLists) {
     for (const char* name : {"CopyBoxes", "FillBoxes", "SumBoxes"}) {
       every.insert(Key(name, list));

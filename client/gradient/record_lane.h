@@ -1,0 +1,87 @@
+// The verdict lane where the device decides: one all-gather of the ranks'
+// records between two kernels (step_gate.h).
+//
+//   enter ─▶ Seal          the host, when the step is enqueued
+//   [transfers]─▶[record]─▶[all-gather]─▶[gate]─▶ update     the device
+//                    │                      │
+//                written               ended: what was decided
+//
+// Everything is enqueued before this thread waits. The gate runs also where the
+// gather was aborted: it finds an invalid record, or that all ranks had
+// contributed before.
+//
+// A step that is captured into a graph has the same operations, without `enter`
+// and `ended`: its owner seals the input of each launch, and learns its end
+// (captured.h).
+//
+// Threads: as owner of a lane (lane_owner.h); Capture while it runs nothing.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_RECORD_LANE_H_
+#define LOCKSTEP_CLIENT_GRADIENT_RECORD_LANE_H_
+
+#include <atomic>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/executor/executor.h"
+#include "client/gradient/captured.h"
+#include "client/gradient/step_gate.h"
+#include "client/gradient/step_summary.h"
+#include "client/gradient/verdict_lane.h"
+#include "lockstep/stream.h"
+
+namespace lockstep::gradient {
+
+class RecordLane final : public VerdictLane {
+ public:
+  struct Options {
+    executor::Executor* executor = nullptr;
+    StepGate* gate = nullptr;
+    // The oldest step that Finish was called for; null: it was given up.
+    std::function<Pending()> take;
+    // Returns the step, and adds the caller's fields to the summary.
+    std::function<StepId(StepSummary*)> enter;
+    // The step is enqueued; the device decides before `decided`.
+    std::function<void(const Pending&, const Event& decided)> enqueued;
+    // This rank has contributed a valid record to the step in progress.
+    std::function<void()> contributed;
+    // The device has ended the step, or `ran` says why it does not.
+    std::function<void(const Pending&, const absl::Status& ran)> ended;
+    // The error of a transfer, and its communicator, or -1.
+    std::function<void(int, const absl::Status&)> on_failure;
+  };
+
+  explicit RecordLane(Options options) : options_(std::move(options)) {}
+
+  kernels::FiniteCheck* norm(int) override { return options_.gate->norm(); }
+
+  // Captures the next step's end into its graph; null ends the capture.
+  void Capture(Captured* step) { capturing_ = step; }
+
+ private:
+  using KernelQueue = transport::DeviceContext::KernelQueue;
+
+  executor::Operands OperandsOf(plan::TransferRef,
+                                const plan::Transfer&) override {
+    return {options_.gate->own_record(), options_.gate->records()};
+  }
+  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
+                     executor::Side side, bool has_norms) override;
+  bool RunsAfterFailure(const plan::Transfer&) override { return true; }
+  void Failed(const plan::Transfer& transfer, int communicator,
+              const absl::Status& error) override;
+
+  absl::Status Write(KernelQueue& kernel_queue);
+  absl::Status Decide(KernelQueue& kernel_queue);
+  void Await(const Pending& verdict, const Event& decided);
+
+  const Options options_;
+  std::atomic<Captured*> capturing_{nullptr};
+  Pending verdict_;  // the step whose record is written
+  Event written_;    // behind its record
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_RECORD_LANE_H_

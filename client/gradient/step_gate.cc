@@ -1,0 +1,160 @@
+#include "client/gradient/step_gate.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::gradient {
+namespace {
+
+using kernels::StepRecord;
+
+uint64_t BitOf(int command) {
+  return static_cast<uint64_t>(StepRecord::kFirstCommand) << command;
+}
+
+StepRecord InputOf(const StepSummary& summary) {
+  StepRecord record{.samples = summary.samples,
+                    .command_word = summary.word,
+                    .inverse_scale = summary.terms.inverse_scale,
+                    .max_norm = summary.terms.max_norm.value_or(0),
+                    .step_seconds = summary.step_seconds};
+  if (summary.more_data) record.flags |= StepRecord::kMoreData;
+  if (summary.terms.per_sample) record.flags |= StepRecord::kPerSample;
+  if (summary.terms.max_norm) record.flags |= StepRecord::kHasMaxNorm;
+  if (summary.holds_next_revision) record.flags |= StepRecord::kHoldsRevision;
+  for (int c = 0; c < kCommands; ++c) {
+    if (summary.holds_command[c]) record.flags |= BitOf(c);
+  }
+  return record;
+}
+
+StepSummary SummaryOf(const StepRecord& record) {
+  const auto has = [&](uint64_t flag) { return (record.flags & flag) != 0; };
+  StepSummary summary{.norm_squared = record.norm_squared,
+                      .nonfinite = static_cast<int64_t>(record.non_finite),
+                      .samples = record.samples,
+                      .more_data = has(StepRecord::kMoreData),
+                      .terms = {.inverse_scale = record.inverse_scale,
+                                .per_sample = has(StepRecord::kPerSample)},
+                      .holds_next_revision = has(StepRecord::kHoldsRevision),
+                      .word = record.command_word,
+                      .step_seconds = record.step_seconds};
+  if (has(StepRecord::kHasMaxNorm)) summary.terms.max_norm = record.max_norm;
+  for (int c = 0; c < kCommands; ++c) summary.holds_command[c] = has(BitOf(c));
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepGate>> StepGate::Create(
+    const Options& options, transport::DeviceContext& compute,
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  std::unique_ptr<StepGate> gate(new StepGate(options));
+  const size_t others = static_cast<size_t>(options.world - 1);
+  auto memory = allocate(sizeof(DeviceMemory) + others * sizeof(StepRecord));
+  if (!memory.ok()) return memory.status();
+  gate->memory_ = *std::move(memory);
+  auto staging = compute.AllocateStaging(kDepth * sizeof(StepRecord));
+  if (!staging.ok()) return staging.status();
+  gate->inputs_ = *std::move(staging);
+  staging =
+      compute.AllocateStaging(kDepth * kernels::StepEntryBytes(options.world));
+  if (!staging.ok()) return staging.status();
+  gate->journal_ = *std::move(staging);
+  auto stop = compute.MakeStopWord();
+  if (!stop.ok()) return stop.status();
+  gate->stop_ = *std::move(stop);
+  if (absl::Status begun = gate->Begin(compute); !begun.ok()) return begun;
+  return gate;
+}
+
+// The arena's memory is zeroed.
+absl::Status StepGate::Begin(transport::DeviceContext& compute) {
+  auto first = compute.AllocateStaging(sizeof(kernels::StepControl));
+  if (!first.ok()) return first.status();
+  first->as<kernels::StepControl>()[0] = {.step = options_.first_step};
+  return compute.Perform(nullptr, [&](KernelQueue& kernel_queue) {
+    kernel_queue.Copy(first->data(), &device().control,
+                      sizeof(kernels::StepControl));
+    const absl::Status copied = kernel_queue.status();
+    return copied.ok() ? kernel_queue.Done().Wait() : copied;
+  });
+}
+
+absl::Status StepGate::Probe(transport::DeviceContext& compute,
+                             absl::Duration timeout) {
+  return compute.Perform(nullptr, [&](KernelQueue& kernel_queue) {
+    kernel_queue.Zero(&device().probe, sizeof device().probe);
+    const absl::Status zeroed = kernel_queue.status();
+    return zeroed.ok() ? kernel_queue.Done().Wait(timeout) : zeroed;
+  });
+}
+
+kernels::GateContext StepGate::ContextOf(Revision revision) const {
+  auto& device = *reinterpret_cast<DeviceMemory*>(memory_.data());
+  return {.epoch = options_.epoch.value,
+          .revision = revision.value,
+          .rank = options_.rank,
+          .world = options_.world,
+          .depth = kDepth,
+          .control = &device.control,
+          .stop = stop_->address(),
+          .inputs = inputs_.as<StepRecord>().data(),
+          .journal = journal_.data()};
+}
+
+void StepGate::Seal(uint64_t launch, Revision revision,
+                    const StepSummary& summary) {
+  StepRecord input = InputOf(summary);
+  kernels::SealStepInput(ContextOf(revision), launch, &input);
+  inputs_.as<StepRecord>()[launch % kDepth] = input;
+}
+
+void StepGate::WriteRecord(KernelQueue& kernel_queue, Revision revision) {
+  kernel_queue.WriteStepRecord(ContextOf(revision), norm(), own_record());
+}
+
+void StepGate::Decide(KernelQueue& kernel_queue, Revision revision,
+                      VerdictScalars* scalars) {
+  kernel_queue.GateStep(ContextOf(revision), own_record(), records(), scalars);
+}
+
+bool StepGate::WasBefore(uint64_t launch, int rank,
+                         const StepRecord& record) const {
+  if (launch == 0) return false;
+  const kernels::StepEntry* const before =
+      kernels::FindStepEntry(ContextOf({}), launch - 1);
+  return before != nullptr && before->records()[rank] == record;
+}
+
+std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
+                                                const StepId& step_id) const {
+  const kernels::GateContext context = ContextOf(step_id.revision);
+  const kernels::StepEntry* const entry =
+      kernels::FindStepEntry(context, launch);
+  if (entry == nullptr) return std::nullopt;
+  const uint64_t id = kernels::StepRecordId(
+      context, {.step = step_id.step, .sequence = launch});
+  Outcome decision{
+      .passed = entry->outcome == kernels::StepOutcome::kCommitted &&
+                entry->step == step_id.step,
+      .contributed = entry->contributed != 0};
+  const auto world = static_cast<uint64_t>(options_.world);
+  if (entry->invalid_rank < world) {
+    const auto rank = static_cast<int>(entry->invalid_rank);
+    const StepRecord& record = entry->records()[rank];
+    decision.invalid_rank = rank;
+    decision.out_of_step =
+        record.checksum == kernels::ChecksumOf(record, rank) &&
+        record.id != id && !WasBefore(launch, rank, record);
+    return decision;
+  }
+  // In rank order, as the gate adds them.
+  for (int rank = 0; rank < options_.world; ++rank) {
+    AddTo(&decision.summaries,
+          Encode(step_id, SummaryOf(entry->records()[rank])));
+  }
+  return decision;
+}
+
+}  // namespace lockstep::gradient

@@ -1,0 +1,129 @@
+// A rank's step gate: the memory of kernels/step_gate.h for one epoch, and what
+// the host does with it.
+//
+//   host     Seal ─────────────▶ [input]          ┌─▶ [journal] ──▶ Find
+//   device   [transfers] WriteRecord ▶ all-gather ▶ Decide ▶ [scalars] ▶ update
+//
+// The device alone decides whether a step passes. The host learns it from the
+// journal, also after an abort: what has been decided is there once the device
+// has ended the launch. `Stop` is set before any abort, by whom ever
+// (DeviceContext::StopWord), so that no rank contributes a record of a step
+// whose gradients an abort may have damaged.
+//
+// A launch is one step, eager or of a graph; launches are numbered from 0 in
+// the order in which the device runs them.
+//
+// Threads: Seal, WriteRecord, Decide and Find by one at a time; Stop by any.
+
+#ifndef LOCKSTEP_CLIENT_GRADIENT_STEP_GATE_H_
+#define LOCKSTEP_CLIENT_GRADIENT_STEP_GATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "client/gradient/step_summary.h"
+#include "client/transport/device_context.h"
+#include "kernels/step_gate.h"
+#include "lockstep/arena.h"
+#include "protocol/ids.h"
+
+namespace lockstep::gradient {
+
+class StepGate {
+ public:
+  using KernelQueue = transport::DeviceContext::KernelQueue;
+
+  struct Options {
+    EpochId epoch;
+    uint64_t first_step = 0;
+    int rank = 0;
+    int world = 1;
+  };
+
+  // Errors of `compute` and of `allocate`, which provides its memory.
+  static absl::StatusOr<std::unique_ptr<StepGate>> Create(
+      const Options& options, transport::DeviceContext& compute,
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+
+  // The steps whose scalars are kept at once.
+  static constexpr int kDepth = 4;
+
+  // --- On the device ---
+
+  // The accumulator of norms, which WriteRecord reads and zeroes.
+  kernels::FiniteCheck* norm() { return &device().norm; }
+  // This rank's record, which WriteRecord writes, and those of all ranks.
+  kernels::StepRecord* own_record() { return &device().own; }
+  kernels::StepRecord* records() { return device().records; }
+  // Where an eager launch writes its scalars: until launch + kDepth does.
+  VerdictScalars* ScalarsOf(uint64_t launch) {
+    return &device().scalars[launch % kDepth];
+  }
+
+  // --- One launch ---
+
+  // What this rank says of the step, without the norm, which the device adds.
+  // Call it before the launch can run.
+  void Seal(uint64_t launch, Revision revision, const StepSummary& summary);
+  void WriteRecord(KernelQueue& kernel_queue, Revision revision);
+  // Behind the all-gather. A graph keeps `scalars`.
+  void Decide(KernelQueue& kernel_queue, Revision revision,
+              VerdictScalars* scalars);
+
+  // --- What was decided ---
+
+  struct Outcome {
+    bool passed = false;
+    // This rank's record was valid: it holds the step's reduced gradients.
+    bool contributed = false;
+    // The lowest rank whose record was not valid; -1: none.
+    int invalid_rank = -1;
+    // It is a record, but not of this launch, nor of the one before, which may
+    // have been in the buffer: the rank is in another step.
+    bool out_of_step = false;
+    // The summaries of all ranks, if all were valid.
+    SummaryVectors summaries{};
+  };
+  // Call it once the device has ended the launch, or will run nothing more; no
+  // value: the gate has not run.
+  std::optional<Outcome> Find(uint64_t launch, const StepId& step_id) const;
+
+  // An error of the device, which fails all later calls too; DeadlineExceeded.
+  absl::Status Probe(transport::DeviceContext& compute, absl::Duration timeout);
+
+  // The epoch ends: no record that is written from now on is valid.
+  void Stop() { stop_->Set(); }
+  bool stopped() const { return stop_->is_set(); }
+
+ private:
+  struct DeviceMemory {
+    kernels::StepControl control;
+    kernels::FiniteCheck norm;
+    uint64_t probe;
+    VerdictScalars scalars[kDepth];
+    alignas(256) kernels::StepRecord own;
+    alignas(256) kernels::StepRecord records[1];  // of each rank
+  };
+
+  explicit StepGate(const Options& options) : options_(options) {}
+  DeviceMemory& device() {
+    return *reinterpret_cast<DeviceMemory*>(memory_.data());
+  }
+  kernels::GateContext ContextOf(Revision revision) const;
+  bool WasBefore(uint64_t launch, int rank,
+                 const kernels::StepRecord& record) const;
+  absl::Status Begin(transport::DeviceContext& compute);
+
+  const Options options_;
+  ArenaBuffer memory_;   // DeviceMemory
+  ArenaBuffer inputs_;   // staging: kDepth records
+  ArenaBuffer journal_;  // staging: kDepth entries
+  std::shared_ptr<transport::DeviceContext::StopWord> stop_;
+};
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_CLIENT_GRADIENT_STEP_GATE_H_

@@ -1,0 +1,210 @@
+// An end of the epoch at any moment, where devices decide: a rank fails, its
+// communicators are aborted, and the others hear of it later. Nothing is found
+// in the engine, and every fault that is injected.
+
+#include <atomic>
+#include <iostream>
+#include <latch>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "client/transport/nccl/cuda_stream.h"
+#include "gtest/gtest.h"
+#include "plan/records.h"
+#include "tests/client/gradient/device_faults.h"
+#include "tests/client/gradient/stream_rank.h"
+#include "tests/support/sanitizers.h"
+
+namespace lockstep::gradient {
+namespace {
+
+using transport::nccl::CudaStream;
+
+constexpr int kRanks = 2;
+
+// Each rank submits from a buffer, so the update may be enqueued before the
+// host knows the verdict; it adds w's gradient to the weights.
+class EndingJob {
+ public:
+  EndingJob(ComputeFault fault, uint64_t seed)
+      : seed_(seed), backend_(seed), job_(&backend_, OptionsFor(fault)) {}
+
+  // What is wrong, in words.
+  std::string Run() {
+    if (!plan::EndsByRecords(job_.plan())) Post("the host decides");
+    std::mt19937_64 random(seed_);
+    const uint64_t end = random() % 3;
+    const int first = static_cast<int>(random() % kRanks);
+    const bool is_late = random() % 2 == 0;
+    const uint64_t turns = random() % 300;
+    const uint64_t later = random() % 300;
+    std::latch near_the_end(kRanks);
+    std::thread failure([&] {
+      near_the_end.wait();
+      Turn(turns);
+      job_.engine(first).Abort(absl::AbortedError("this rank has failed"));
+      has_failed_ = true;
+      if (is_late) AwaitMove(1 - first, end);
+      Turn(later);
+      job_.AbortAll(absl::AbortedError("over"));
+    });
+    job_.Run([&](int rank, Engine&) {
+      Train(rank, end, is_late && rank != first, is_late && rank == first,
+            near_the_end);
+    });
+    failure.join();
+    Compare();
+    for (const std::string& violation : backend_.violations()) Post(violation);
+    return said_;
+  }
+
+  bool was_behind() const { return was_behind_; }
+
+ private:
+  BackendJob::Options OptionsFor(ComputeFault fault) {
+    return {.parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum}},
+            .decorate = [this, fault](
+                            int rank,
+                            std::unique_ptr<transport::DeviceContext> inner) {
+              return Spoil(fault, std::move(inner),
+                           backend_.world().MakeStream(rank, "other"));
+            }};
+  }
+
+  void Post(const std::string& what) {
+    MutexLock lock(&mutex_);
+    said_ += what + "\n";
+  }
+
+  static void Turn(uint64_t turns) {
+    for (uint64_t i = 0; i < turns; ++i) std::this_thread::yield();
+  }
+
+  // Until the rank has passed the step, or failed; or neither for a while.
+  void AwaitMove(int rank, uint64_t step) {
+    Engine& engine = job_.engine(rank);
+    const absl::Time by = absl::Now() + absl::Milliseconds(50);
+    while (engine.step() <= step && engine.healthy() && absl::Now() < by) {
+      std::this_thread::yield();
+    }
+  }
+
+  // `is_late`: the device begins step `end` once the other rank has failed,
+  // with all of the step in its streams.
+  void Train(int rank, uint64_t end, bool is_late, bool others_are_late,
+             std::latch& near_the_end) {
+    Engine& engine = job_.engine(rank);
+    const auto stream = job_.MakeStream(rank);
+    const ArenaBuffer buffer = job_.Buffer(rank, {0, 0, 0});
+    const ArenaBuffer weights = job_.Buffer(rank, {0, 0, 0});
+    float* const values = job_.Floats(buffer.data());
+    float* const sums = job_.Floats(weights.data());
+    const float* const reduced = job_.Floats(engine.View(0).data());
+    for (uint64_t step = 0;; ++step) {
+      if (step == end && !others_are_late) near_the_end.count_down();
+      if (step == end && is_late) {
+        backend_.gpus().StallUntil(*static_cast<CudaStream&>(*stream).Ready(),
+                                   [this] { return has_failed_.load(); });
+      }
+      const auto value = static_cast<float>((rank + 1) * (step + 1));
+      job_.Enqueue(*stream, [values, value] { std::fill_n(values, 3, value); });
+      absl::Status done =
+          engine.Submit(0, buffer.data(), buffer.bytes(), stream.get());
+      if (!done.ok()) break;
+      const auto pending =
+          engine.Finish({.samples = 1}, std::numeric_limits<double>::infinity(),
+                        stream.get());
+      if (!pending.ok()) break;
+      // All of the step is in its streams.
+      if (step == end && others_are_late) near_the_end.count_down();
+      const auto* const scalars = reinterpret_cast<const VerdictScalars*>(
+          job_.Reach((*pending)->scalars()));
+      job_.Enqueue(*stream, [scalars, sums, reduced] {
+        if (!MayUpdate(*scalars)) return;
+        for (int i = 0; i < 3; ++i) sums[i] += reduced[i];
+      });
+    }
+    (void)stream->Synchronize();
+    const auto report = engine.Report();
+    if (!report.ok()) return Post("rank " + std::to_string(rank) + " is lost");
+    reports_[rank] = *report;
+    float sum = 0;
+    for (uint64_t s = 0; s < report->position.step; ++s) {
+      sum += static_cast<float>(3 * (s + 1));
+    }
+    for (int i = 0; i < 3; ++i) {
+      if (sums[i] != sum) Post("a weight is not that of the steps passed");
+    }
+  }
+
+  void Compare() {
+    const uint64_t steps[] = {reports_[0].position.step,
+                              reports_[1].position.step};
+    if (steps[0] == steps[1]) return;
+    was_behind_ = true;
+    const int behind = steps[0] < steps[1] ? 0 : 1;
+    if (steps[1 - behind] > steps[behind] + 1) return Post("two steps apart");
+    if (reports_[behind].position.phase != protocol::Phase::kVerdict) {
+      Post("the rank behind has not contributed");
+    }
+    const auto passed =
+        job_.engine(behind).RollForward(reports_[1 - behind].verdict);
+    if (!passed.ok()) Post(std::string(passed.status().message()));
+    for (const float gradient : job_.Get(behind, 0)) {
+      if (gradient != static_cast<float>(3 * (steps[behind] + 1))) {
+        Post("the gradients of the rank behind are damaged");
+      }
+    }
+  }
+
+  const uint64_t seed_;
+  Mutex mutex_;
+  std::string said_ ABSL_GUARDED_BY(mutex_);
+  protocol::EpochReport reports_[kRanks];
+  bool was_behind_ = false;
+  std::atomic<bool> has_failed_{false};
+  FakeGpuBackend backend_;
+  BackendJob job_;
+};
+
+TEST(GateDrillTest, FindsNothingInTheEngine) {
+  int behind = 0;
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    EndingJob job(ComputeFault::kNone, seed);
+    ASSERT_EQ(job.Run(), "") << "seed " << seed;
+    behind += job.was_behind() ? 1 : 0;
+  }
+  std::cout << "a rank was a step behind " << behind << " times\n";
+}
+
+struct GateMistake {
+  const char* name;
+  ComputeFault fault;
+};
+
+TEST(GateDrillTest, FindsEveryMistake) {
+  if (kUnderThreadSanitizer) {
+    GTEST_SKIP() << "the mistakes are found without it, and some are races";
+  }
+  const GateMistake mistakes[] = {
+      {"records that do not ask the host's stop word",
+       ComputeFault::kIgnoresStop},
+      {"scalars that commit, whatever the gate says",
+       ComputeFault::kAlwaysCommits},
+  };
+  for (const GateMistake& mistake : mistakes) {
+    std::string said;
+    uint64_t seed = 0;
+    while (said.empty() && seed < 200) {
+      said = EndingJob(mistake.fault, ++seed).Run();
+    }
+    EXPECT_NE(said, "") << mistake.name;
+    std::cout << mistake.name << ": noticed with seed " << seed << ": " << said;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::gradient
