@@ -64,6 +64,7 @@ absl::StatusOr<OpenedJournal> OpenInEtcd(const JournalOptions& options,
     leadership = etcd::Leadership::Await(
         opened.etcd.get(),
         {.key = url->LeaderKey(),
+         .base_key = url->TermBaseKey(),
          .identity = options.identity,
          .on_wait =
              [&options, log, where](const std::string& leader) {

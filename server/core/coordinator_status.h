@@ -46,8 +46,10 @@ inline absl::Status OlderTerm(const JobName& job, const WorkerName& worker,
   return absl::UnavailableError(absl::StrFormat(
       "%s of job %s has heard a coordinator with term %d, and this one has "
       "term "
-      "%d: another one leads, or did so with another journal. The workers of "
-      "that job train on without this one",
+      "%d: another one leads, or did so with another journal, or with newer "
+      "data of the same (docs/high-availability.md, Back up and restore etcd). "
+      "The "
+      "workers of that job train on without this one",
       worker.value, job.value, heard.value, ours.value));
 }
 

@@ -1,6 +1,7 @@
 // The journal's frames in etcd, for coordinators of which one leads.
 //
 //   PREFIX/leader                        leadership.h
+//   PREFIX/term-base                     likewise; an operator writes it
 //   PREFIX/format                        the version of this format
 //   PREFIX/head                          the newest record that was promised: a
 //                                        frame with its number and hash alone

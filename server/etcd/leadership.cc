@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/deadline.h"
@@ -35,6 +36,25 @@ absl::Status NoLease(const std::string& key, const std::string& value) {
       "no coordinator can lead. Find out what uses the same prefix, and remove "
       "it: etcdctl del ",
       key));
+}
+
+// Terms stay below 2^63, whatever etcd's revision.
+constexpr uint64_t kBaseMax = uint64_t{1} << 62;
+
+absl::StatusOr<uint64_t> BaseOf(Client* client, const std::string& key) {
+  const auto page = client->Read({key, ""}, 1, 0, kCallTimeout);
+  if (!page.ok()) return page.status();
+  if (page->keys.empty()) return 0;
+  uint64_t base = 0;
+  if (absl::SimpleAtoi(page->keys.front().value, &base) && base <= kBaseMax) {
+    return base;
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(key, " in etcd is \"", Printable(page->keys.front().value),
+                   "\", and must be a number up to 2^62: write the highest "
+                   "term that workers "
+                   "have heard, or remove it: etcdctl del ",
+                   key));
 }
 
 // Returns when the key that was `seen` may be gone; Cancelled.
@@ -106,11 +126,21 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
       leader.clear();  // say again who leads
     const KeyClaim& claim = attempt->claim;
     if (claim.is_mine) {
+      const auto base = BaseOf(client, options.base_key);
+      if (!base.ok()) {
+        client->RevokeLease(attempt->lease, kCallTimeout).IgnoreError();
+        if (!absl::IsUnavailable(base.status())) return base.status();
+        if (!in_trouble) options.on_trouble(base.status());
+        in_trouble = true;
+        absl::SleepFor(kRetryInterval);
+        continue;
+      }
       return std::unique_ptr<Leadership>(new Leadership(
           client, std::move(options), attempt->lease, attempt->leads,
           {.key = claim.holder.key,
            .created = claim.holder.created,
-           .lease = attempt->lease}));
+           .lease = attempt->lease},
+          *base));
     }
     if (claim.holder.lease == 0) {
       if (claim.holder.value != foreign) {
@@ -129,11 +159,12 @@ absl::StatusOr<std::unique_ptr<Leadership>> Leadership::Await(
 }
 
 Leadership::Leadership(Client* client, LeadershipOptions options, int64_t lease,
-                       Deadline leads, Fence fence)
+                       Deadline leads, Fence fence, uint64_t base)
     : client_(client),
       options_(std::move(options)),
       lease_(lease),
       fence_(std::move(fence)),
+      base_(base),
       thread_(StartThread("ls-lease", [this, leads] { Renew(leads); })) {}
 
 Leadership::~Leadership() {

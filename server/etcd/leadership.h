@@ -39,6 +39,7 @@ namespace lockstep::etcd {
 
 struct LeadershipOptions {
   std::string key;       // of the leader
+  std::string base_key;  // of a number that is added to terms; may be missing
   std::string identity;  // of this coordinator, for people: "host-a:7070"
   // While another one leads: its identity, each time that it changes.
   std::function<void(const std::string&)> on_wait;
@@ -65,11 +66,16 @@ class Leadership {
   Leadership& operator=(const Leadership&) = delete;
 
   const Fence& fence() const { return fence_; }
-  uint64_t term() const { return static_cast<uint64_t>(fence_.created); }
+  // The revision of etcd at which this coordinator took the key, and the number
+  // in base_key. After a restore etcd's revisions begin where those of the copy
+  // ended, below terms that workers have heard: the operator raises the base.
+  uint64_t term() const {
+    return base_ + static_cast<uint64_t>(fence_.created);
+  }
 
  private:
   Leadership(Client* client, LeadershipOptions options, int64_t lease,
-             Deadline leads, Fence fence);
+             Deadline leads, Fence fence, uint64_t base);
 
   struct Attempt {
     int64_t lease = 0;
@@ -89,6 +95,7 @@ class Leadership {
   const LeadershipOptions options_;
   const int64_t lease_;
   const Fence fence_;
+  const uint64_t base_;
 
   Mutex mutex_;
   CondVar changed_;

@@ -38,8 +38,8 @@ bool IsName(absl::string_view prefix) {
 }
 
 // What is below a prefix, of etcd_store.h.
-constexpr absl::string_view kOwnNames[] = {"leader", "format", "head", "record",
-                                           "snapshot"};
+constexpr absl::string_view kOwnNames[] = {"leader", "format",   "head",
+                                           "record", "snapshot", "term-base"};
 
 // The part of the prefix that is called as one of them; empty: none.
 absl::string_view OwnNameIn(absl::string_view prefix) {
@@ -81,6 +81,7 @@ absl::StatusOr<Url> ParseUrl(absl::string_view text) {
     return Refuse(text, absl::StrCat("more than ", kMembersMax, " members"));
   }
   url.prefix = std::string(absl::StripSuffix(parts.second, "/"));
+  if (url.prefix.empty()) return Refuse(text, "it has no PREFIX");
   if (!IsName(url.prefix)) {
     return Refuse(text, "PREFIX has letters, digits and -_./ only");
   }

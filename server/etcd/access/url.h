@@ -31,6 +31,7 @@ struct Url {
 
   // The key of the coordinator that leads.
   std::string LeaderKey() const { return prefix + "/leader"; }
+  std::string TermBaseKey() const { return prefix + "/term-base"; }
 };
 
 absl::StatusOr<Url> ParseUrl(absl::string_view text);
