@@ -212,6 +212,10 @@ absl::Status Serve(const DaemonFlags& flags, rpc::ServerOptions options,
   const std::string short_tokens =
       rpc::WarningOfShortTokens(options.gate.tokens());
   if (!short_tokens.empty()) log->Warning(short_tokens);
+  // Before it waits to lead: files that break meanwhile are said, and not used.
+  auto credentials = rpc::ReadCredentials(options.tls_folder, options);
+  if (!credentials.ok()) return credentials.status();
+  options.credentials = *std::move(credentials);
   const auto health = StartHealth(flags, options, log);
   if (!health.ok()) return health.status();
   const bool is_measured = !flags.metrics_address.empty();

@@ -62,14 +62,23 @@ void SetIdleLimits(const ServerOptions& options, grpc::ServerBuilder* builder) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ReadCredentials(
+    const std::string& tls_folder, const ServerOptions& options) {
+  return proto::MakeServerCredentials(
+      {.folder = tls_folder,
+       .interval = options.tls_interval,
+       .log = {.trouble = options.on_warning, .change = options.on_warning}});
+}
+
 absl::StatusOr<std::unique_ptr<ListeningServer>> ListeningServer::Listen(
     const ListeningOptions& listening, const ServerOptions& options,
     RpcLimits* limits, grpc::ServerBuilder* builder) {
   grpc::EnableDefaultHealthCheckService(true);
-  auto credentials = proto::MakeServerCredentials(
-      {.folder = listening.tls_folder,
-       .interval = options.tls_interval,
-       .log = {.trouble = options.on_warning, .change = options.on_warning}});
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> credentials =
+      listening.credentials;
+  if (listening.credentials == nullptr) {
+    credentials = ReadCredentials(listening.tls_folder, options);
+  }
   if (!credentials.ok()) return credentials.status();
   auto listener = Listener::Bind(listening.address);
   if (!listener.ok()) return listener.status();

@@ -32,6 +32,7 @@ inline constexpr int kSilenceMilliseconds = 10'000;
 struct ListeningOptions {
   Address address;
   std::string tls_folder;  // empty: plaintext
+  std::shared_ptr<grpc::ServerCredentials> credentials = {};  // instead of it
   bool has_reflection = false;
 };
 

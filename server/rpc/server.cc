@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   SetKeepalive(&builder);
   auto server = ListeningServer::Listen({.address = parts->address,
                                          .tls_folder = options.tls_folder,
+                                         .credentials = options.credentials,
                                          .has_reflection = true},
                                         options, &parts->limits, &builder);
   if (!server.ok()) return server.status();

@@ -27,6 +27,10 @@
 #include "server/rpc/token_gate.h"
 #include "server/runtime/coordinator_loop.h"
 
+namespace grpc {
+class ServerCredentials;
+}  // namespace grpc
+
 namespace lockstep::rpc {
 
 struct ServerOptions {
@@ -35,6 +39,9 @@ struct ServerOptions {
   // plaintext.
   std::string tls_folder;
   absl::Duration tls_interval = absl::Seconds(2);  // they are read again
+  // Made of that folder before, so that what was read then stays in use
+  // (MakeServerCredentials); null: the server reads the folder.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
   // Allows plaintext beyond this machine.
   bool insecure = false;
   TokenGate gate;
@@ -54,6 +61,10 @@ struct ServerOptions {
   // Called on any thread. May be empty.
   std::function<void(const std::string&)> on_warning;
 };
+
+// An empty folder: plaintext. Reads it again in each interval of `options`.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> ReadCredentials(
+    const std::string& tls_folder, const ServerOptions& options);
 
 class Server {
  public:
