@@ -81,6 +81,16 @@ class Etcd:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)
 
+    def await_up(self):
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.ask("maintenance/status")
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+
     def put(self, key, value, **fields):
         return self.ask("kv/put", key=base64.b64encode(key.encode()).decode(),
                         value=base64.b64encode(value.encode()).decode(), **fields)

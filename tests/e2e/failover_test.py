@@ -187,10 +187,66 @@ class FailoverTest(FailoverCase):
         standby.process.terminate()
         self.assertEqual(standby.process.wait(PATIENCE), 0)
 
+    def test_a_command_that_was_sent_is_not_sent_again(self):
+        """The next leader may have other jobs of the same name when it asks."""
+        leader, standby = self.start_pair()
+        self.start_job()
+        self.etcd.signal(signal.SIGSTOP, 0)  # so the answer waits for a record
+        asked = subprocess.Popen(
+            [OPTIONS.bin / "lockstepctl", "--address", self.addresses(), "pause", "trained"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(asked.kill)
+        time.sleep(0.5)
+        leader.process.kill()
+        self.etcd.signal(signal.SIGCONT, 0)
+        _, error = asked.communicate(timeout=PATIENCE)
+        self.assertEqual(asked.returncode, 3, error)
+        self.assertIn("may have carried it out", error)
+        self.await_that(standby.leads, "the standby leads")
+        self.assertIn(self.ctl("resume", "trained").returncode, (0, 1))
+        self.await_progress()
+        self.stop_job()
+
+    def test_a_restored_etcd_gets_terms_above_those_that_workers_have_heard(self):
+        """The revisions of restored data begin where those of the copy ended; here, the base goes down."""
+        base = "lockstep/test/term-base"
+        self.etcd.await_up()
+        self.etcd.put(base, "1000")
+        leader, standby = self.start_pair()
+        self.assertGreater(leader.term(), 1000)
+        self.start_job()
+        for data, words in (("1", "has heard a coordinator with term 10"), ("5000", "resumes")):
+            for daemon in (standby, leader):
+                daemon.process.terminate()
+                daemon.process.wait(PATIENCE)
+            self.etcd.put(base, data)
+            leader, standby = self.start_pair()
+            self.await_that(lambda: words in leader.log(), words)
+        self.await_progress()
+        self.stop_job()
+
+    def test_a_base_of_terms_that_is_no_number_is_refused(self):
+        self.etcd.await_up()
+        self.etcd.put("lockstep/test/term-base", "many")
+        daemon = self.start_daemon()
+        self.assertEqual(daemon.process.wait(PATIENCE), 1)
+        self.assertIn('term-base in etcd is "many", and must be a number', daemon.log())
+
+    def test_a_standby_keeps_the_certificates_that_it_has_read(self):
+        folder = self.folder / "certs"
+        subprocess.run([OPTIONS.bin / "lockstepctl", "certs", "init", folder, "--host", HOST],
+                       check=True, capture_output=True, timeout=PATIENCE)
+        leader, standby = self.start_pair(flags=("--tls", folder / "coordinator"))
+        (folder / "coordinator" / "tls.crt").write_text("", encoding="utf-8")
+        self.await_that(lambda: "there is no PEM certificate in it" in standby.log(), "a warning")
+        leader.process.kill()
+        self.await_that(standby.leads, "the standby leads")
+        self.assertIsNone(standby.process.poll())
+
     def test_other_machines_are_not_asked_in_plaintext(self):
         for where, words in (("etcd://10.0.0.1:2379/a", "--etcd_tls"),
                              ("etcd://10.0.0.1/a", "is no HOST:PORT"),
-                             ("etcd://127.0.0.1:2379", "PREFIX"),
+                             ("etcd://127.0.0.1:2379", "it has no PREFIX"),
                              ("etcd://127.0.0.1:2379/a b", "PREFIX"),
                              ("etcd://127.0.0.1:2379/a/snapshot", "is \"snapshot\""),
                              ("etcd://127.0.0.1:2379/record/a", "is \"record\"")):

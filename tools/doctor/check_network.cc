@@ -228,7 +228,11 @@ Findings CheckCoordinators(const Facts& facts) {
                            (one.connected.ok() && one.lacks_certificates);
                   });
   if (facts.coordinators.empty()) {
-    return {{Severity::kSkipped, "no --address, and no LOCKSTEP_ADDRESS"}};
+    return {
+        {Severity::kSkipped,
+         "not asked: no --address and no "
+         "LOCKSTEP_ADDRESS, or --listen, which is for a host that is to run "
+         "one"}};
   }
   Findings findings;
   for (const CoordinatorFacts& one : facts.coordinators) {

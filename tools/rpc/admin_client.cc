@@ -74,6 +74,19 @@ Request About(const JobName& job, const std::string& token) {
   return request;
 }
 
+// Whether the channel has a connection by then. False at its first failure, and
+// while the other side says nothing.
+bool Connects(grpc::Channel& channel,
+              std::chrono::system_clock::time_point by) {
+  auto state = channel.GetState(/*try_to_connect=*/true);
+  while (state != GRPC_CHANNEL_READY) {
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) return false;
+    if (!channel.WaitForStateChange(state, by)) return false;
+    state = channel.GetState(/*try_to_connect=*/true);
+  }
+  return true;
+}
+
 // Until `on_view` returns false, which is OK, or the stream ends.
 template <typename OnView>
 grpc::Status Watch(v1::Admin::Stub& stub, grpc::ClientContext* context,
@@ -139,6 +152,7 @@ struct AdminClient::Stubs {
   std::shared_ptr<grpc::ChannelCredentials> used;  // of these stubs
   struct AddressStubs {
     std::string address;
+    std::shared_ptr<grpc::Channel> channel;
     std::unique_ptr<v1::Admin::Stub> admin;
     std::unique_ptr<v1::Coordinator::Stub> worker;
   };
@@ -153,33 +167,66 @@ struct AdminClient::Stubs {
   // Calls each coordinator in turn until one answers.
   template <typename Call>
   absl::Status Try(const AdminClientOptions& options, Call call) {
-    return TryEach(options, [&](AddressStubs& to, auto& context) {
-      return call(*to.admin, context);
-    });
+    return TryEach(options, Repeat::kAlways,
+                   [&](AddressStubs& to, auto& context) {
+                     return call(*to.admin, context);
+                   });
   }
 
+  // The same for a call that changes something: once it was sent, it may have
+  // been carried out, and is not sent again.
   template <typename Call>
-  absl::Status TryEach(const AdminClientOptions& options, Call call) {
+  absl::Status TryOnce(const AdminClientOptions& options, Call call) {
+    return TryEach(options, Repeat::kUnlessSent,
+                   [&](AddressStubs& to, auto& context) {
+                     return call(*to.admin, context);
+                   });
+  }
+
+  enum class Repeat { kAlways, kUnlessSent };
+
+  template <typename Call>
+  absl::Status TryEach(const AdminClientOptions& options, Repeat repeat,
+                       Call call) {
     if (absl::Status fit = Refresh(options); !fit.ok()) return fit;
     const Deadline search(SearchTime(options));
+    bool was_sent = false;
     while (true) {
       const bool is_last_round = search.Passed();
-      const grpc::Status status = TryEachOnce(options, call);
+      const grpc::Status status = TryEachOnce(options, repeat, call, &was_sent);
       if (!IsNoAnswer(status)) return FromGrpc(status);
+      if (was_sent) {
+        return absl::UnavailableError(
+            absl::StrCat("no coordinator answers at ", options.addresses,
+                         ": the one that was asked failed, and may have "
+                         "carried it out: ask how the job is"));
+      }
       if (is_last_round) return NobodyAnswers(options, status);
       absl::SleepFor(kSearchPause);
     }
   }
 
+  // `was_sent`: a call that is not to be repeated was, without an answer.
   template <typename Call>
-  grpc::Status TryEachOnce(const AdminClientOptions& options, Call call) {
+  grpc::Status TryEachOnce(const AdminClientOptions& options, Repeat repeat,
+                           Call call, bool* was_sent) {
     grpc::Status status(grpc::StatusCode::UNAVAILABLE, "no address was given");
     for (size_t asked = 0; asked < by_address.size(); ++asked) {
-      grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() +
-                           absl::ToChronoMilliseconds(options.deadline));
-      status = call(by_address[0], context);
-      if (!IsNoAnswer(status)) break;
+      const auto by = std::chrono::system_clock::now() +
+                      absl::ToChronoMilliseconds(options.deadline);
+      const bool may_repeat = repeat == Repeat::kAlways;
+      if (may_repeat || Connects(*by_address[0].channel, by)) {
+        grpc::ClientContext context;
+        context.set_deadline(by);
+        status = call(by_address[0], context);
+        if (!IsNoAnswer(status)) break;
+        *was_sent = !may_repeat;
+        if (*was_sent) break;
+      } else {
+        status = grpc::Status(
+            grpc::StatusCode::UNAVAILABLE,
+            absl::StrCat("cannot connect to ", by_address[0].address));
+      }
       PutLast(options);
     }
     return status;
@@ -235,7 +282,7 @@ struct AdminClient::Stubs {
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3'000);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     const auto channel = grpc::CreateCustomChannel(address, used, arguments);
-    return {address, v1::Admin::NewStub(channel),
+    return {address, channel, v1::Admin::NewStub(channel),
             v1::Coordinator::NewStub(channel)};
   }
 
@@ -264,7 +311,7 @@ absl::Status AdminClient::CreateJob(const JobSpec& spec) {
   auto request = About<v1::CreateJobRequest>({spec.name}, options_.token);
   *request.mutable_spec() = proto::ToProto(spec);
   v1::CreateJobResponse response;
-  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+  return stubs_->TryOnce(options_, [&](auto& stub, auto& context) {
     return stub.CreateJob(&context, request, &response);
   });
 }
@@ -328,8 +375,8 @@ absl::StatusOr<Introduction> AdminClient::Meet(const JobName& job) {
 absl::Status AdminClient::AskAsWorker(const JobName& job) {
   auto request = About<v1::FetchPlanRequest>(job, options_.token);
   request.set_digest("none");
-  const absl::Status asked =
-      stubs_->TryEach(options_, [&](auto& to, auto& context) {
+  const absl::Status asked = stubs_->TryEach(
+      options_, Stubs::Repeat::kAlways, [&](auto& to, auto& context) {
         v1::PlanChunk chunk;
         const auto reader = to.worker->FetchPlan(&context, request);
         while (reader->Read(&chunk)) {
@@ -383,7 +430,7 @@ absl::Status AdminClient::CommandJob(const JobName& job, JobCommand command,
   request.set_command(proto::ToProto(command));
   request.set_reason(ToUtf8(reason));
   v1::CommandJobResponse response;
-  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+  return stubs_->TryOnce(options_, [&](auto& stub, auto& context) {
     return stub.CommandJob(&context, request, &response);
   });
 }
@@ -393,7 +440,7 @@ absl::Status AdminClient::StopJob(const JobName& job,
   auto request = About<v1::StopJobRequest>(job, options_.token);
   request.set_reason(ToUtf8(reason));
   v1::StopJobResponse response;
-  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+  return stubs_->TryOnce(options_, [&](auto& stub, auto& context) {
     return stub.StopJob(&context, request, &response);
   });
 }
@@ -402,7 +449,7 @@ absl::Status AdminClient::DeleteJob(const JobName& job, bool keep) {
   auto request = About<v1::DeleteJobRequest>(job, options_.token);
   request.set_keep(keep);
   v1::DeleteJobResponse response;
-  return stubs_->Try(options_, [&](auto& stub, auto& context) {
+  return stubs_->TryOnce(options_, [&](auto& stub, auto& context) {
     return stub.DeleteJob(&context, request, &response);
   });
 }

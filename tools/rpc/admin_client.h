@@ -1,8 +1,10 @@
 // A client of the Admin service, in terms of the plain structs of protocol/.
 //
 // Threads: one at a time, except CancelWatch. Calls block.
-// Errors:  Unavailable, with the addresses, if no coordinator answers in time
-//          (a call may have been carried out by one that failed then); else the
+// Errors:  Unavailable, with the addresses, if no coordinator answers in time.
+//          CreateJob, CommandJob, StopJob and DeleteJob may then have been
+//          carried out, if one failed that had been asked: they are not asked
+//          again, and the message says so. Else the
 //          status of the service. A TLS folder that cannot be used at first
 //          fails each call; later the former certificates stay in use.
 
