@@ -42,6 +42,7 @@ absl::Status NoLease(const std::string& key, const std::string& value) {
 constexpr uint64_t kBaseMax = uint64_t{1} << 62;
 
 absl::StatusOr<uint64_t> BaseOf(Client* client, const std::string& key) {
+  if (key.empty()) return 0;
   const auto page = client->Read({key, ""}, 1, 0, kCallTimeout);
   if (!page.ok()) return page.status();
   if (page->keys.empty()) return 0;

@@ -39,7 +39,7 @@ namespace lockstep::etcd {
 
 struct LeadershipOptions {
   std::string key;       // of the leader
-  std::string base_key;  // of a number that is added to terms; may be missing
+  std::string base_key;  // of a number that is added to terms; or empty
   std::string identity;  // of this coordinator, for people: "host-a:7070"
   // While another one leads: its identity, each time that it changes.
   std::function<void(const std::string&)> on_wait;
