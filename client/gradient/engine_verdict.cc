@@ -44,8 +44,7 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
   Conclude(verdict, std::move(reduced), passed);
 }
 
-// --- Where the device decides
-// -------------------------------------------------
+// --- Where the device decides ------------------------------------------------
 
 // A gradient view of this step may be written again once the stream continues,
 // and a step that has not passed may have to be applied from it: so the host
@@ -123,8 +122,7 @@ void Engine::AwaitStepBefore() {
   if (before != nullptr) before->AwaitResult();
 }
 
-// --- Judging
-// ------------------------------------------------------------------
+// --- Judging -----------------------------------------------------------------
 
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   reduced->ending = EndingOf(*reduced, options_.uneven);

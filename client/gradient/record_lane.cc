@@ -2,22 +2,6 @@
 
 namespace lockstep::gradient {
 
-absl::Status RecordLane::Apply(KernelQueue& kernel_queue,
-                               const plan::Transfer& transfer,
-                               executor::Side side, bool) {
-  const bool is_before = side == executor::Side::kBefore;
-  for (const plan::LocalOp& op : is_before ? transfer.before : transfer.then) {
-    absl::Status applied;
-    if (op.kind == plan::LocalKind::kWriteSummary) {
-      applied = Write(kernel_queue);
-    } else if (op.kind == plan::LocalKind::kReadSummary) {
-      applied = Decide(kernel_queue);
-    }
-    if (!applied.ok()) return applied;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
     options_.gate->WriteRecord(kernel_queue, step->revision);
@@ -36,7 +20,7 @@ absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
   return kernel_queue.status();
 }
 
-absl::Status RecordLane::Decide(KernelQueue& kernel_queue) {
+absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
     options_.gate->Decide(kernel_queue, step->revision,
                           &step->scalars.as<VerdictScalars>()[0]);

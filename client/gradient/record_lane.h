@@ -60,20 +60,16 @@ class RecordLane final : public VerdictLane {
   void Capture(Captured* step) { capturing_ = step; }
 
  private:
-  using KernelQueue = transport::DeviceContext::KernelQueue;
-
   executor::Operands OperandsOf(plan::TransferRef,
                                 const plan::Transfer&) override {
     return {options_.gate->own_record(), options_.gate->records()};
   }
-  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
-                     executor::Side side, bool has_norms) override;
   bool RunsAfterFailure(const plan::Transfer&) override { return true; }
   void Failed(const plan::Transfer& transfer, int communicator,
               const absl::Status& error) override;
 
-  absl::Status Write(KernelQueue& kernel_queue);
-  absl::Status Decide(KernelQueue& kernel_queue);
+  absl::Status Write(KernelQueue& kernel_queue) override;
+  absl::Status Read(KernelQueue& kernel_queue) override;
   void Await(const Pending& verdict, const Event& decided);
 
   const Options options_;

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/summary.h"
+
 namespace lockstep::gradient {
 namespace {
 
 using kernels::StepRecord;
+
+static_assert(kernels::kRecordWords == plan::kRecordWords);
 
 uint64_t BitOf(int command) {
   return static_cast<uint64_t>(StepRecord::kFirstCommand) << command;

@@ -34,22 +34,6 @@ executor::Operands SummaryLane::OperandsOf(plan::TransferRef ref,
   }
 }
 
-absl::Status SummaryLane::Apply(KernelQueue& kernel_queue,
-                                const plan::Transfer& transfer,
-                                executor::Side side, bool) {
-  const bool is_before = side == executor::Side::kBefore;
-  for (const plan::LocalOp& op : is_before ? transfer.before : transfer.then) {
-    absl::Status applied;
-    if (op.kind == plan::LocalKind::kWriteSummary) {
-      applied = WriteSummary(kernel_queue);
-    } else if (op.kind == plan::LocalKind::kReadSummary) {
-      applied = ReadSummary(kernel_queue);
-    }
-    if (!applied.ok()) return applied;
-  }
-  return absl::OkStatus();
-}
-
 void SummaryLane::Failed(const plan::Transfer&, int communicator,
                          const absl::Status& error) {
   // No pending verdict: the step was given up.
@@ -61,7 +45,7 @@ void SummaryLane::Failed(const plan::Transfer&, int communicator,
 
 // --- This rank's summary ----------------------------------------------------
 
-absl::Status SummaryLane::WriteSummary(KernelQueue& kernel_queue) {
+absl::Status SummaryLane::Write(KernelQueue& kernel_queue) {
   verdict_ = options_.take();
   if (verdict_ == nullptr) {
     return absl::CancelledError("the step was given up");
@@ -108,7 +92,7 @@ absl::Status SummaryLane::CheckCommunicators() {
 
 // --- The reduced summary ----------------------------------------------------
 
-absl::Status SummaryLane::ReadSummary(KernelQueue& kernel_queue) {
+absl::Status SummaryLane::Read(KernelQueue& kernel_queue) {
   const absl::StatusOr<SummaryVectors> reduced = FetchSummary(kernel_queue);
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (!reduced.ok()) {

@@ -57,8 +57,6 @@ class SummaryLane final : public VerdictLane {
   }
 
  private:
-  using KernelQueue = transport::DeviceContext::KernelQueue;
-
   // A step's values, in the transport's memory and in staging.
   struct StepMemory {
     kernels::FiniteCheck norm;
@@ -73,13 +71,11 @@ class SummaryLane final : public VerdictLane {
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
-  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
-                     executor::Side side, bool has_norms) override;
   void Failed(const plan::Transfer& transfer, int communicator,
               const absl::Status& error) override;
 
-  absl::Status WriteSummary(KernelQueue& kernel_queue);
-  absl::Status ReadSummary(KernelQueue& kernel_queue);
+  absl::Status Write(KernelQueue& kernel_queue) override;
+  absl::Status Read(KernelQueue& kernel_queue) override;
   void FetchNorm(KernelQueue& kernel_queue);
   absl::StatusOr<StepSummary> TakeSummary(KernelQueue& kernel_queue);
   // Returns and reports the first error of a communicator, if there is one.

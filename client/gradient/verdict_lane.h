@@ -11,7 +11,9 @@
 #include "absl/status/status.h"
 #include "client/executor/executor.h"
 #include "client/gradient/pending.h"
+#include "client/transport/device_context.h"
 #include "kernels/finite_check.h"
+#include "plan/ir.h"
 
 namespace lockstep::gradient {
 
@@ -22,6 +24,31 @@ class VerdictLane : public executor::LaneOwner {
   // The accumulator of norms: this rank's (-1), or that of a leaf of the job.
   // Fixed.
   virtual kernels::FiniteCheck* norm(int leaf) = 0;
+
+ protected:
+  using KernelQueue = transport::DeviceContext::KernelQueue;
+
+ private:
+  // Before the transfers: what this rank says of the step.
+  virtual absl::Status Write(KernelQueue& kernel_queue) = 0;
+  // Behind them: what all say.
+  virtual absl::Status Read(KernelQueue& kernel_queue) = 0;
+
+  absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
+                     executor::Side side, bool) final {
+    const bool is_before = side == executor::Side::kBefore;
+    for (const plan::LocalOp& op :
+         is_before ? transfer.before : transfer.then) {
+      absl::Status applied;
+      if (op.kind == plan::LocalKind::kWriteSummary) {
+        applied = Write(kernel_queue);
+      } else if (op.kind == plan::LocalKind::kReadSummary) {
+        applied = Read(kernel_queue);
+      }
+      if (!applied.ok()) return applied;
+    }
+    return absl::OkStatus();
+  }
 };
 
 // The first error of a communicator, and its index.
