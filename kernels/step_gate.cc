@@ -69,12 +69,7 @@ void GateStep(const GateContext& context, const StepRecord* own,
                 sizeof record);
   }
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
-  const bool agreed =
-      made.invalid_rank == world && made.differing_rank == world;
-  if (agreed && control.failed == 0) {
-    made.outcome =
-        control.out_of_data != 0 ? StepOutcome::kVoid : StepOutcome::kCommitted;
-  }
+  made.outcome = OutcomeOf(made, control, world);
   made.checksum = ChecksumOf(made, control.sequence);
   control.sequence += 1;
   std::memcpy(static_cast<void*>(&entry), &made, sizeof made);

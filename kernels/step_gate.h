@@ -33,7 +33,8 @@
 //
 // A step without data is void: if fewer than `more_data_min` ranks have more
 // data behind a committed step, later steps pass no update and do not advance,
-// although all their collectives match.
+// although all their collectives match. Their terms may differ: a rank that
+// knows of the end launches them without.
 //
 // Work:    one block of threads; the device versions wait for nothing.
 // Bytes:   128 per rank read, 128 per rank written to pinned host memory.
@@ -226,6 +227,17 @@ LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t sequence) {
   return reinterpret_cast<StepEntry*>(
       static_cast<unsigned char*>(context.journal) +
       sequence % static_cast<uint64_t>(context.depth) * bytes);
+}
+
+// What the gate decides, once the entry's counts are known.
+LOCKSTEP_HD StepOutcome OutcomeOf(const StepEntry& entry,
+                                  const StepControl& control, uint64_t world) {
+  if (entry.invalid_rank != world || control.failed != 0) {
+    return StepOutcome::kFailed;
+  }
+  if (control.out_of_data != 0) return StepOutcome::kVoid;
+  return entry.differing_rank == world ? StepOutcome::kCommitted
+                                       : StepOutcome::kFailed;
 }
 
 // The scalars of an outcome. `record`: any valid record, for the terms. The

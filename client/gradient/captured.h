@@ -1,4 +1,4 @@
-// A step as a CUDA graph: the state that all its launches share.
+// A step as CUDA graphs: the state that all its launches share.
 //
 //   captured   body: [backward] Submit ... FinishAsync [update]
 //   launched   [backward][pack][all-reduce] ... [record][all-gather][gate]
@@ -28,18 +28,24 @@
 namespace lockstep::gradient {
 
 struct Captured {
+  // One graph for each step in flight: each has buckets of its own.
+  struct Part {
+    ArenaBuffer scalars;  // where the update reads them
+    std::unique_ptr<transport::DeviceContext::Graph> graph;
+    bool finished = false;  // FinishAsync was captured
+    // The event on the queue's stream after which the scalars are written.
+    std::promise<absl::StatusOr<Event>> verdict_captured;
+  };
+  Part& capturing() { return parts[part]; }
+
   // --- Fixed after the capture ---
-  Revision revision;  // the revision whose buckets the graph uses
+  Revision revision;  // the revision whose buckets the graphs use
   double max_norm = 0;
   std::vector<int> completed;  // parameters, in the order of their Submits
-  bool finished = false;       // FinishAsync was captured
-  ArenaBuffer scalars;         // where the update reads them
-  std::unique_ptr<transport::DeviceContext::Graph> graph;
+  std::vector<Part> parts;     // by LayoutVersions::turn
 
   // --- During the capture ---
-  Event closing;  // recorded on the stream where the step is finished
-  // The event on the queue's stream after which the scalars are written.
-  std::promise<absl::StatusOr<Event>> verdict_captured;
+  size_t part = 0;
 };
 
 }  // namespace lockstep::gradient

@@ -2,27 +2,24 @@
 
 #include <utility>
 
-#include "client/gradient/ending.h"
-
 namespace lockstep::gradient {
 
 void CommandGate::Receive(const protocol::DesiredCommands& word) {
-  std::function<void()> go_on;
+  std::vector<std::function<void()>> held;
   {
     MutexLock lock(&mutex_);
     if (!IsNewer(word, word_)) return;
     const bool is_another = word.number != word_.number;
     word_ = word;
-    if (is_another) go_on = std::exchange(held_, nullptr);
+    if (is_another) held = std::exchange(held_, {});
   }
-  if (go_on) go_on();
+  for (const auto& go_on : held) go_on();
 }
 
 void CommandGate::Enter(StepSummary* summary) {
   MutexLock lock(&mutex_);
-  saves_entered_ = word_.saves;
-  summary->holds_command[IndexOf(Command::kSave)] =
-      saves_entered_ > saves_obeyed_;
+  saves_entered_.push_back(word_.saves);
+  summary->holds_command[IndexOf(Command::kSave)] = word_.saves > saves_obeyed_;
   summary->holds_command[IndexOf(Command::kGrow)] = word_.wants_growth();
   if (word_.commands.empty()) return;
   summary->word = word_.number;
@@ -31,14 +28,19 @@ void CommandGate::Enter(StepSummary* summary) {
   }
 }
 
-void CommandGate::Pass(const Verdict& verdict, std::function<void()> go_on) {
+void CommandGate::Pass(const Verdict& verdict, bool ends,
+                       std::function<void()> go_on) {
   {
     MutexLock lock(&mutex_);
-    if (verdict.Holds(Command::kSave)) saves_obeyed_ = saves_entered_;
+    if (!saves_entered_.empty()) {
+      if (verdict.Holds(Command::kSave)) saves_obeyed_ = saves_entered_.front();
+      saves_entered_.pop_front();
+    }
     const bool heard_more = word_.number != verdict.command_word;
-    if (verdict.Holds(Command::kPause) && !EndsEpoch(verdict) && !heard_more &&
-        !open_for_good_) {
-      held_ = std::move(go_on);
+    const bool pauses = verdict.Holds(Command::kPause) && !ends && !heard_more;
+    // None goes on before those that passed earlier.
+    if ((pauses || !held_.empty()) && !open_for_good_) {
+      held_.push_back(std::move(go_on));
       return;
     }
   }
@@ -46,18 +48,18 @@ void CommandGate::Pass(const Verdict& verdict, std::function<void()> go_on) {
 }
 
 void CommandGate::Open() {
-  std::function<void()> go_on;
+  std::vector<std::function<void()>> held;
   {
     MutexLock lock(&mutex_);
     open_for_good_ = true;
-    go_on = std::exchange(held_, nullptr);
+    held = std::exchange(held_, {});
   }
-  if (go_on) go_on();
+  for (const auto& go_on : held) go_on();
 }
 
 bool CommandGate::shut() const {
   MutexLock lock(&mutex_);
-  return held_ != nullptr;
+  return !held_.empty();
 }
 
 }  // namespace lockstep::gradient

@@ -44,7 +44,9 @@
 #define LOCKSTEP_CLIENT_GRADIENT_COMMAND_GATE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <vector>
 
 #include "base/mutex.h"
 #include "client/gradient/step_summary.h"
@@ -58,13 +60,14 @@ class CommandGate {
   // Ignores a record that is not newer than the current one (IsNewer).
   void Receive(const protocol::DesiredCommands& word);
 
-  // Writes this rank's current commands to its summary for a verdict. Each
-  // verdict that is entered passes before the next is entered.
+  // Writes this rank's current commands to its summary for a verdict. Verdicts
+  // pass in the order in which they were entered.
   void Enter(StepSummary* summary);
 
-  // Call after a verdict has passed. Runs `go_on` now or, if the verdict
-  // pauses, when the gate opens. One call at a time.
-  void Pass(const Verdict& verdict, std::function<void()> go_on);
+  // Call after a verdict has passed, in order. Runs `go_on` now or, if this
+  // verdict or one before pauses, when the gate opens. `ends`: the epoch ends
+  // with this step, or with one that may be in flight. One call at a time.
+  void Pass(const Verdict& verdict, bool ends, std::function<void()> go_on);
 
   // The epoch is over: opens the gate for good.
   void Open();
@@ -75,11 +78,11 @@ class CommandGate {
  private:
   mutable Mutex mutex_;
   protocol::DesiredCommands word_ ABSL_GUARDED_BY(mutex_);
-  // DesiredCommands::saves, when the last verdict was entered, and when the
-  // last one that held a save was.
-  uint64_t saves_entered_ ABSL_GUARDED_BY(mutex_) = 0;
+  // DesiredCommands::saves, when the verdicts that have not passed were
+  // entered, and when the last one that held a save was.
+  std::deque<uint64_t> saves_entered_ ABSL_GUARDED_BY(mutex_);
   uint64_t saves_obeyed_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::function<void()> held_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> held_ ABSL_GUARDED_BY(mutex_);
   bool open_for_good_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

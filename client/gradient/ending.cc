@@ -20,8 +20,12 @@ const char* Why(Ending ending) {
 Ending EndingOf(const Verdict& verdict, Uneven uneven) {
   if (verdict.Holds(Command::kStop)) return Ending::kStop;
   if (verdict.Holds(Command::kDrain)) return Ending::kDrain;
+  return IsOutOfData(verdict, uneven) ? Ending::kOutOfData : Ending::kNone;
+}
+
+bool IsOutOfData(const Verdict& verdict, Uneven uneven) {
   const int needed = uneven == Uneven::kStop ? verdict.world_size : 1;
-  return verdict.with_more_data < needed ? Ending::kOutOfData : Ending::kNone;
+  return verdict.with_more_data < needed;
 }
 
 std::optional<Command> CommandOf(Ending ending) {

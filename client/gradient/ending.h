@@ -17,6 +17,9 @@ namespace lockstep::gradient {
 // resumed.
 Ending EndingOf(const Verdict& verdict, Uneven uneven);
 
+// One rank (uneven: stop) or all ranks (uneven: join) have no more data.
+bool IsOutOfData(const Verdict& verdict, Uneven uneven);
+
 // The operator's command that caused the ending, if any.
 std::optional<Command> CommandOf(Ending ending);
 

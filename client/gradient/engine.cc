@@ -34,9 +34,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
+      run_ahead_(plan::EndsByRecords(options_.plan) ? options_.run_ahead : 0),
       executor_(*options_.executor),
       compute_(executor_.compute()),
       agreement_(options_.first_step),
+      effects_(run_ahead_, options_.uneven),
       tracker_(options_.names, options_.uses,
                negotiates() ? GradientTracker::Expects::kAnnounced
                             : GradientTracker::Expects::kAll),
@@ -50,10 +52,15 @@ Engine::Engine(EngineOptions options)
 Engine::~Engine() {
   Rest();
   gate_.Open();
+  if (record_lane_ != nullptr) {
+    executor_.Drain();
+    record_lane_->FinishWatching();  // it uses the communicators
+  }
   executor_.Close();  // its work uses everything here
 }
 
 void Engine::Rest() {
+  AwaitVoidSteps();
   const bool rests = failure().ok() &&
                      agreement_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
@@ -62,20 +69,42 @@ void Engine::Rest() {
   Report().IgnoreError();
 }
 
-absl::Status Engine::Prepare() {
-  absl::StatusOr<std::unique_ptr<Layout>> first =
-      Layout::Create(std::move(options_.plan), options_.rank, options_.names,
-                     &compute_, options_.allocate);
-  if (!first.ok()) return first.status();
-  for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
-    facts_.push_back({.dtype = (*first)->DTypeOf(p),
-                      .op = (*first)->OpOf(p),
-                      .bytes = (*first)->store().View(p).size(),
-                      .plan_index = (*first)->PlanIndexOf(p)});
+// Other ranks have launched them, and communicate with this one.
+void Engine::AwaitVoidSteps() {
+  if (run_ahead_ == 0) return;
+  const Deadline deadline(kDrainTimeout);
+  MutexLock lock(&mutex_);
+  const auto is_over = [this] {
+    return after_the_last_.ok() || !failure_.ok() ||
+           (undecided_ == 0 && closing_.empty() &&
+            launches_ > effects_.last_launch().value_or(0));
+  };
+  while (!is_over() && !deadline.Passed()) {
+    decided_.WaitFor(&mutex_, deadline.Left());
   }
-  if (absl::Status counted = CountLeaves(**first); !counted.ok()) {
+}
+
+int Engine::MoreDataMin() const {
+  if (run_ahead_ == 0) return 0;
+  return options_.uneven == Uneven::kStop ? executor_.communicator(0)->size()
+                                          : 1;
+}
+
+absl::Status Engine::Prepare() {
+  absl::StatusOr<LayoutVersions::Layouts> first =
+      MakeLayouts(std::move(options_.plan));
+  if (!first.ok()) return first.status();
+  const Layout& layout = *(*first)[0];
+  for (int p = 0; p < static_cast<int>(options_.names.size()); ++p) {
+    facts_.push_back({.dtype = layout.DTypeOf(p),
+                      .op = layout.OpOf(p),
+                      .bytes = layout.store().View(p).size(),
+                      .plan_index = layout.PlanIndexOf(p)});
+  }
+  if (absl::Status counted = CountLeaves(layout); !counted.ok()) {
     return counted;
   }
+  if (absl::Status can = CheckRunAhead(layout); !can.ok()) return can;
   versions_ = std::make_unique<LayoutVersions>(*std::move(first),
                                                std::move(options_.on_moved));
   if (options_.sharded) {
@@ -85,8 +114,9 @@ absl::Status Engine::Prepare() {
     values_ = *std::move(values);
   }
   if (absl::Status made = MakeVerdictLane(); !made.ok()) return made;
-  Layout& layout = versions_->current();
-  if (absl::Status made = MakeProgram(layout); !made.ok()) return made;
+  absl::Status programs = versions_->ForEach(
+      [this](Layout& layout) { return MakeProgram(layout); });
+  if (!programs.ok()) return programs;
   if (values_ != nullptr) {
     absl::Status registered = values_->RegisterBuffers(
         [this](int c) { return executor_.communicator(c); },
@@ -97,7 +127,37 @@ absl::Status Engine::Prepare() {
     return registered;
   BeginOverlap();
   if (negotiates()) MakePassLane();
-  return executor_.Adopt(layout.program());
+  return executor_.Adopt(versions_->current().program());
+}
+
+absl::StatusOr<LayoutVersions::Layouts> Engine::MakeLayouts(plan::Plan plan) {
+  const auto shared = std::make_shared<const plan::Plan>(std::move(plan));
+  LayoutVersions::Layouts layouts;
+  for (int i = 0; i <= run_ahead_; ++i) {
+    auto layout = Layout::Create(shared, options_.rank, options_.names,
+                                 &compute_, options_.allocate);
+    if (!layout.ok()) return layout.status();
+    layouts.push_back(*std::move(layout));
+  }
+  return layouts;
+}
+
+// What a step would share with the one before it, or waits for the host.
+absl::Status Engine::CheckRunAhead(const Layout& layout) const {
+  if (run_ahead_ == 0) return absl::OkStatus();
+  const char* what = nullptr;
+  if (negotiates()) what = "sync: negotiated";
+  if (options_.sharded) what = "sync: reduce_scatter";
+  if (layout.store().FeedsBack()) what = "buckets.error_feedback";
+  for (const plan::Lane& lane : layout.plan().ranks[options_.rank].lanes) {
+    if (lane.kind == plan::LaneKind::kPipeline) what = "a pipeline";
+    if (lane.kind == plan::LaneKind::kHalo) what = "halo exchanges";
+  }
+  if (what == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "run_ahead is %d, and with %s no step can be enqueued before the one "
+      "before it has ended: it must be 0",
+      run_ahead_, what));
 }
 
 absl::Status Engine::MakeVerdictLane() {
@@ -109,7 +169,9 @@ absl::Status Engine::MakeRecordLane() {
   auto gate = StepGate::Create({.epoch = options_.epoch,
                                 .first_step = options_.first_step,
                                 .rank = options_.rank,
-                                .world = executor_.communicator(0)->size()},
+                                .world = executor_.communicator(0)->size(),
+                                .more_data_min = MoreDataMin(),
+                                .run_ahead = run_ahead_},
                                compute_, options_.allocate);
   if (!gate.ok()) return gate.status();
   gate_of_steps_ = *std::move(gate);
@@ -117,7 +179,8 @@ absl::Status Engine::MakeRecordLane() {
       .executor = &executor_,
       .gate = gate_of_steps_.get(),
       .take = [this] { return TakeClosing(); },
-      .enter = [this](StepSummary* summary) { return EnterRecord(summary); },
+      .enter = [this](PendingVerdict::State& verdict,
+                      StepSummary* summary) { EnterRecord(verdict, summary); },
       .enqueued = [this](const VerdictLane::Pending& verdict,
                          const Event& decided) { Enqueued(verdict, decided); },
       .contributed = [this] { agreement_.Enter(Phase::kVerdict); },
@@ -135,7 +198,9 @@ absl::Status Engine::MakeSummaryLane() {
       {.executor = &executor_,
        .leaves = leaves_,
        .take = [this] { return TakeClosing(); },
-       .enter = [this](StepSummary* summary) { return EnterVerdict(summary); },
+       .enter = [this](
+                    PendingVerdict::State& verdict,
+                    StepSummary* summary) { EnterVerdict(verdict, summary); },
        .judge =
            [this](const VerdictLane::Pending& verdict,
                   absl::StatusOr<Verdict> reduced) {
@@ -188,12 +253,14 @@ void Engine::BeginOverlap() {
 
 // All ranks register the same buffers at the same point.
 absl::Status Engine::RegisterBuckets() {
-  Layout& layout = versions_->current();
-  absl::Status registered =
-      layout.RegisterBuffer([this](int c) { return executor_.communicator(c); },
-                            options_.register_buffer);
   std::vector<transport::RegistrationKind> kinds;
-  layout.store().AddRegistrationKinds(&kinds);
+  absl::Status registered = versions_->ForEach([&](Layout& layout) {
+    absl::Status registers = layout.RegisterBuffer(
+        [this](int c) { return executor_.communicator(c); },
+        options_.register_buffer);
+    if (registers.ok()) layout.store().AddRegistrationKinds(&kinds);
+    return registers;
+  });
   if (values_ != nullptr) values_->AddRegistrationKinds(&kinds);
   MutexLock lock(&mutex_);
   memory_ = transport::Describe(kinds);
@@ -207,10 +274,12 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (stream != nullptr) AwaitStepBefore();
   GradientTracker::Submission submission;
+  StepCall call(this);
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     if (!after_the_last_.ok()) return after_the_last_;
+    call.Begin();
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
     if (absl::Status status = CheckSubmit(parameter, gradient, bytes);
         !status.ok()) {
@@ -336,8 +405,10 @@ absl::Status Engine::RunOn(Stream* stream,
   // An error on the stream fails this rank; no caller can receive it.
   return compute_.Perform(stream, [this, work = std::move(work)](
                                       KernelQueue& kernel_queue) mutable {
-    // Steps that were begun before the last step passed are not needed.
-    if (absl::Status over = ended(); !over.ok()) return over;
+    // Steps that were begun before the last step passed are not needed, unless
+    // other ranks have launched them.
+    absl::Status over = run_ahead_ > 0 ? failure() : ended();
+    if (!over.ok()) return over;
     absl::Status status = work(kernel_queue);
     if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
     return status;
@@ -431,11 +502,11 @@ absl::Status Engine::NotWaitedFor() {
 // --- Later revisions --------------------------------------------------------
 
 absl::Status Engine::Stage(plan::Plan plan) {
-  absl::StatusOr<std::unique_ptr<Layout>> next =
-      Layout::Create(std::move(plan), options_.rank, options_.names, &compute_,
-                     options_.allocate);
+  absl::StatusOr<LayoutVersions::Layouts> next = MakeLayouts(std::move(plan));
   if (!next.ok()) return next.status();
-  if (absl::Status made = MakeProgram(**next); !made.ok()) return made;
+  for (const auto& layout : *next) {
+    if (absl::Status made = MakeProgram(*layout); !made.ok()) return made;
+  }
   return versions_->Stage(*std::move(next));
 }
 
@@ -500,10 +571,10 @@ absl::Status Engine::Drain() {
   const Deadline deadline(kDrainTimeout);
   {
     MutexLock lock(&mutex_);
-    while (undecided_ && !deadline.Passed()) {
+    while (undecided_ > 0 && !deadline.Passed()) {
       decided_.WaitFor(&mutex_, deadline.Left());
     }
-    if (undecided_) {
+    if (undecided_ > 0) {
       return absl::DeadlineExceededError(absl::StrFormat(
           "the device has not ended step %d within %s of the end of the epoch",
           agreement_.steps(), absl::FormatDuration(kDrainTimeout)));
@@ -512,11 +583,30 @@ absl::Status Engine::Drain() {
   return gate_of_steps_->Probe(compute_, deadline.Left());
 }
 
-absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
-  std::shared_ptr<PendingVerdict::State> pending;
+std::shared_ptr<PendingVerdict::State> Engine::InProgress() const {
+  const uint64_t launch = agreement_.steps() - options_.first_step;
+  const auto& found = recent_[launch % recent_.size()];
+  return found != nullptr && found->launch == launch ? found : nullptr;
+}
+
+absl::Span<std::byte> Engine::View(int parameter) {
+  std::shared_ptr<PendingVerdict::State> in_progress;
   {
     MutexLock lock(&mutex_);
-    pending = launched_;
+    if (!failure_.ok()) in_progress = InProgress();
+  }
+  return run_ahead_ == 0 || in_progress == nullptr
+             ? versions_->View(parameter)
+             : in_progress->layout->store().View(parameter);
+}
+
+absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
+  std::shared_ptr<PendingVerdict::State> pending;
+  std::optional<LateEffects> effects;
+  {
+    MutexLock lock(&mutex_);
+    pending = InProgress();
+    effects.emplace(effects_);
   }
   if (failure().ok() || pending == nullptr) {
     return absl::FailedPreconditionError(
@@ -527,9 +617,10 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
       verdict, {options_.epoch, versions_->revision(), agreement_.steps()},
       executor_.communicator(0)->size(), pending->terms(), options_.uneven);
   if (!passed.ok()) return passed;
+  effects->Apply(pending->launch, &*passed);
   for (size_t p = 0; p < options_.names.size(); ++p) {
     passed->contributed.push_back(
-        versions_->current().store().Contributed(static_cast<int>(p)));
+        pending->layout->store().Contributed(static_cast<int>(p)));
   }
   if (passed->IsLast() && options_.on_last) options_.on_last(passed->ending);
   return passed;

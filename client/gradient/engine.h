@@ -8,8 +8,8 @@
 //   ─▶ gate (closed by a pause) ─▶ Wait returns
 //
 // A revision is prepared while steps run (Stage). It replaces everything that
-// depends on the old one at once, on the comm queue's thread, after a verdict
-// has passed and before any waiter for it resumes (layout_versions.h).
+// depends on the old one at once, on the thread that judges the verdict, after
+// it has passed and before any waiter for it resumes (layout_versions.h).
 //
 // A helper thread runs the queue, or the thread that closes the step runs it
 // once the step is closed: whichever takes less time (overlap_choice.h). In the
@@ -21,8 +21,10 @@
 //
 // Threads: as in gradient_sync.h for the calls that it forwards. Reductions,
 //          norms and the judging of the verdict run on the comm queue's thread
-//          or on the thread that closes the step; Abort and position() may be
-//          called from any thread.
+//          or on the thread that closes the step; where the device decides, its
+//          verdicts are awaited and acted on by a thread of their own
+//          (verdict_watch.h). Abort and position() may be called from any
+//          thread.
 // Errors:  wrong calls are InvalidArgument or FailedPrecondition and change
 //          nothing. After Abort or a failed transfer, every call and every
 //          pending verdict returns the first such error; after the last step of
@@ -50,6 +52,7 @@
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
 #include "client/gradient/gradient_tracker.h"
+#include "client/gradient/late_effects.h"
 #include "client/gradient/layout_versions.h"
 #include "client/gradient/overlap_choice.h"
 #include "client/gradient/parameter_store.h"
@@ -75,6 +78,9 @@ namespace lockstep::gradient {
 struct EngineOptions {
   EpochId epoch;
   uint64_t first_step = 0;
+  // How many steps are enqueued before the host has acted on the verdict of an
+  // earlier one, where the device decides; else 0 is in effect.
+  int run_ahead = 0;
   Uneven uneven = Uneven::kStop;
   // On a device and in negotiated mode there is always a helper.
   Overlap overlap = Overlap::kThread;
@@ -127,9 +133,9 @@ class Engine {
   // the comm queue.
   ~Engine();
 
-  absl::Span<std::byte> View(int parameter) {
-    return versions_->View(parameter);
-  }
+  // In the step in progress or, once the epoch has ended, in the step that this
+  // rank may roll forward.
+  absl::Span<std::byte> View(int parameter);
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
   uint32_t PlanIndexOf(int parameter) const {
     return facts_[parameter].plan_index;
@@ -257,6 +263,12 @@ class Engine {
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
+  // The layouts of a revision, one for each step in flight.
+  absl::StatusOr<LayoutVersions::Layouts> MakeLayouts(plan::Plan plan);
+  // InvalidArgument for what needs run_ahead 0.
+  absl::Status CheckRunAhead(const Layout& layout) const;
+  // Fewer ranks with more data: the steps in flight behind it are void.
+  int MoreDataMin() const;
   absl::Status MakeVerdictLane();
   absl::Status MakeSummaryLane();
   absl::Status MakeRecordLane();
@@ -316,20 +328,38 @@ class Engine {
   // Where the device decides: blocks until the host knows what was decided of
   // the step before, and has acted on it.
   void AwaitStepBefore();
-  // Gives the step the number of its launch.
+  // Gives the step the number of its launch, and its layout.
   void Number(const std::shared_ptr<PendingVerdict::State>& verdict)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Everything of the step is launched: the next one begins.
+  absl::Status BeginNext();
+  // A call that launches a part of a step, from Begin to destruction: no void
+  // step begins meanwhile.
+  class StepCall {
+   public:
+    explicit StepCall(Engine* engine) : engine_(*engine) {}
+    ~StepCall();
+    void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(engine_.mutex_);
+
+   private:
+    Engine& engine_;
+    bool has_begun_ = false;
+  };
+  // Behind a step that ran out of data: what other ranks have launched, this
+  // rank launches too.
+  void LaunchVoidSteps(uint64_t last);
   // Negotiated mode, on the comm queue's thread: launches a decided reduction,
   // and ends a pass, with the parameters that no reduction covered.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
   void CloseDecided(std::vector<int> untouched);
   // The oldest step that Finish was called for; null if it was given up.
   std::shared_ptr<PendingVerdict::State> TakeClosing();
-  // Adds the engine's fields to the summary when this rank reaches the verdict.
-  StepId EnterVerdict(StepSummary* summary);
+  // Sets the step, and adds the engine's fields to the summary, when this rank
+  // reaches the verdict.
+  void EnterVerdict(PendingVerdict::State& verdict, StepSummary* summary);
   // The same where the device decides: before it is known whether the transfers
   // complete.
-  StepId EnterRecord(StepSummary* summary);
+  void EnterRecord(PendingVerdict::State& verdict, StepSummary* summary);
   void Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
                 const Event& decided);
   void DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -356,24 +386,24 @@ class Engine {
   // the next step.
   void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
   // After a verdict entered with more_data: which gradients were missing.
-  void NoteUnsubmitted(const Verdict& judged);
+  void NoteUnsubmitted(const BucketStore& store, const Verdict& judged);
   // Before the step's tracker is closed: which leaves were missing.
   void NoteLeaves(const FinishOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // After a verdict: switches to the next layout if all ranks have staged it.
-  void SwitchIfAllHold(const Verdict& judged);
+  // After a verdict: switches to the next revision if it takes effect now.
+  void SwitchIfDue(const PendingVerdict::State& verdict);
+  void NoteDecided();
+  // The step is void: neither an update nor a failure.
+  void EndVoid(PendingVerdict::State& verdict);
 
   absl::Status CheckCapture();
-  absl::Status CheckBetweenSteps();
+  absl::Status CheckBetweenSteps(int in_flight_max);
   absl::Status MakeParts(Captured* step);
+  absl::Status CapturePart(Captured& step, Stream& stream,
+                           absl::FunctionRef<absl::Status()> body);
   void ForgetCapture();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
       double max_norm, Stream& stream);
-  // Concludes the step once its graph has ended.
-  void AwaitGraph(const std::shared_ptr<Captured>& step,
-                  const std::shared_ptr<PendingVerdict::State>& verdict,
-                  Event graph);
-
   // Sets the phase of the step in progress. Does nothing during a capture,
   // since no step is in progress then.
   void Enter(protocol::Phase phase) {
@@ -385,8 +415,14 @@ class Engine {
   void Fail(int communicator, const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
-  // Waits until the device has ended the step in progress.
+  // Waits until the device has ended all steps that are launched.
   absl::Status Drain();
+  // Behind the last step, until the void steps that other ranks have launched
+  // have ended here too.
+  void AwaitVoidSteps();
+  // The step that is the next to pass; null if Finish was not called for it.
+  std::shared_ptr<PendingVerdict::State> InProgress() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status failure();
   // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();
@@ -400,6 +436,7 @@ class Engine {
   };
 
   EngineOptions options_;
+  const int run_ahead_;  // in effect
   executor::Executor& executor_;
   transport::DeviceContext& compute_;
   std::vector<Fact> facts_;  // by parameter
@@ -411,6 +448,7 @@ class Engine {
   std::atomic<Captured*> capturing_{nullptr};
 
   Mutex mutex_;
+  LateEffects effects_ ABSL_GUARDED_BY(mutex_);
   GradientTracker tracker_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   // Once the last step of the epoch has passed.
@@ -421,14 +459,15 @@ class Engine {
       ABSL_GUARDED_BY(mutex_);
   // ... and until they have passed.
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The step whose verdict was launched last.
-  std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
-  // Where the device decides: the newest step, how many there were, and whether
-  // one of them is not decided.
-  std::shared_ptr<PendingVerdict::State> newest_ ABSL_GUARDED_BY(mutex_);
+  // The newest steps, by the number of their launch, and how many there were.
+  std::array<std::shared_ptr<PendingVerdict::State>, StepGate::kDepth> recent_
+      ABSL_GUARDED_BY(mutex_);
   uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool undecided_ ABSL_GUARDED_BY(mutex_) = false;
+  // Where the device decides: launched and not decided.
+  int undecided_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar decided_;
+  int step_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  CondVar no_step_calls_;
   // A gradient was submitted in its view: the next backward pass may write
   // there.
   bool uses_views_ ABSL_GUARDED_BY(mutex_) = false;

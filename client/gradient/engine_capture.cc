@@ -30,7 +30,7 @@ absl::Status Engine::CheckCapture() {
   if (absl::Status fixed = CheckNothingMoves(); !fixed.ok()) {
     return fixed;
   }
-  return CheckBetweenSteps();
+  return CheckBetweenSteps(/*in_flight_max=*/0);
 }
 
 // A graph fixes the addresses and the number of its operations.
@@ -53,14 +53,14 @@ absl::Status Engine::CheckNothingMoves() const {
   return absl::OkStatus();
 }
 
-absl::Status Engine::CheckBetweenSteps() {
+absl::Status Engine::CheckBetweenSteps(int in_flight_max) {
   if (absl::Status over = ended(); !over.ok()) return over;
   if (capturing_ != nullptr) {
     return absl::FailedPreconditionError("a step is being captured");
   }
   MutexLock lock(&mutex_);
-  if (in_flight_ > 0) return NotWaitedFor();
-  if (agreement_.position().phase == Phase::kIdle) return absl::OkStatus();
+  if (in_flight_ > in_flight_max) return NotWaitedFor();
+  if (!tracker_.is_in_step()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the step in progress has gradients already: finish it first");
 }
@@ -71,26 +71,42 @@ absl::StatusOr<std::shared_ptr<Captured>> Engine::Capture(
   if (absl::Status able = CheckCapture(); !able.ok()) return able;
   auto step = std::make_shared<Captured>();
   if (absl::Status made = MakeParts(step.get()); !made.ok()) return made;
-  capturing_ = step.get();
+  absl::Status captured;
+  for (int i = 0; i <= run_ahead_; ++i) {
+    step->part = versions_->turn();
+    if (captured.ok()) captured = CapturePart(*step, stream, body);
+    if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
+  }
+  if (!captured.ok()) return captured;
+  return step;
+}
+
+absl::Status Engine::CapturePart(Captured& step, Stream& stream,
+                                 absl::FunctionRef<absl::Status()> body) {
+  Captured::Part& part = step.capturing();
+  capturing_ = &step;
   auto graph = compute_.Capture(stream, [&]() -> absl::Status {
     absl::Status done = body();
-    if (!done.ok() || step->finished) return done;
+    if (!done.ok() || part.finished) return done;
     return absl::FailedPreconditionError(
         "the step was captured without FinishAsync");
   });
   capturing_ = nullptr;
-  if (!step->finished) ForgetCapture();
+  if (!part.finished) ForgetCapture();
   if (!graph.ok()) return graph.status();
-  step->graph = *std::move(graph);
-  return step;
+  part.graph = *std::move(graph);
+  return absl::OkStatus();
 }
 
 absl::Status Engine::MakeParts(Captured* step) {
-  absl::StatusOr<ArenaBuffer> scalars =
-      options_.allocate(sizeof(VerdictScalars));
-  if (!scalars.ok()) return scalars.status();
   step->revision = versions_->revision();
-  step->scalars = *std::move(scalars);
+  step->parts.resize(static_cast<size_t>(run_ahead_) + 1);
+  for (Captured::Part& part : step->parts) {
+    absl::StatusOr<ArenaBuffer> scalars =
+        options_.allocate(sizeof(VerdictScalars));
+    if (!scalars.ok()) return scalars.status();
+    part.scalars = *std::move(scalars);
+  }
   return absl::OkStatus();
 }
 
@@ -106,10 +122,11 @@ void Engine::ForgetCapture() {
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
     double max_norm, Stream& stream) {
   Captured& step = *capturing_;
+  Captured::Part& part = step.capturing();
   GradientTracker::Incomplete incomplete;
   {
     MutexLock lock(&mutex_);
-    if (std::exchange(step.finished, true)) {
+    if (std::exchange(part.finished, true)) {
       return absl::FailedPreconditionError("a second step in one capture");
     }
     step.completed = tracker_.completed();
@@ -117,11 +134,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   }
   executor_.EndStep();
   step.max_norm = max_norm;
-  step.closing = stream.Record();
+  const Event closing = stream.Record();
   std::future<absl::StatusOr<Event>> captured =
-      step.verdict_captured.get_future();
+      part.verdict_captured.get_future();
   record_lane_->Capture(&step);
-  executor_.AddEvent(versions_->current().verdict(), step.closing);
+  executor_.AddEvent(versions_->current().verdict(), closing);
   absl::Status closed = RunOn(&stream, [&](KernelQueue& kernel_queue) {
     return CloseStep(incomplete, kernel_queue);
   });
@@ -131,7 +148,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
-  verdict->set_device_scalars(&step.scalars.as<VerdictScalars>()[0]);
+  verdict->set_device_scalars(&part.scalars.as<VerdictScalars>()[0]);
   verdict->Complete(absl::FailedPreconditionError(
       "the step was captured and has not run: its launches have verdicts"));
   return verdict;
@@ -149,7 +166,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
   // The verdict of the step before may make this graph stale.
   AwaitStepBefore();
-  absl::Status free = CheckBetweenSteps();
+  absl::Status free = CheckBetweenSteps(run_ahead_);
   if (free.ok()) free = CheckFinish(options);
   if (!free.ok()) return free;
   if (IsStale(*step)) {
@@ -163,48 +180,38 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   verdict->max_norm = step->max_norm;
   verdict->has_scalars = true;
   verdict->closed = options_.clock->Now();
-  verdict->set_device_scalars(&step->scalars.as<VerdictScalars>()[0]);
+  const Captured::Part& part = step->parts[versions_->turn()];
+  verdict->set_device_scalars(&part.scalars.as<VerdictScalars>()[0]);
   verdict->stream_follows_device = true;
   absl::AnyInvocable<void()> tell_order = [] {};
+  StepCall call(this);
   {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
+    if (!after_the_last_.ok()) return after_the_last_;
+    call.Begin();
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
     supply_.Finish(options);
     in_flight_ += 1;
     Number(verdict);
-    launched_ = verdict;
-    undecided_ = true;
+    undecided_ += 1;
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
   agreement_.Enter(Phase::kTransfer);
   StepSummary summary = verdict->OwnSummary();
-  verdict->step_id = EnterRecord(&summary);
+  EnterRecord(*verdict, &summary);
   gate_of_steps_->Seal(verdict->launch, step->revision, summary);
-  step->graph->Launch(stream);
+  part.graph->Launch(stream);
   // Wait for the whole graph, not only the gate: it ends after the caller's
   // kernels.
   const Event ran = stream.Record();
   verdict->ReleaseStream(ran);
-  AwaitGraph(step, verdict, ran);
+  record_lane_->Watch(verdict, ran, step);
   absl::Status held = GateStream(stream, *verdict);
+  if (held.ok()) held = BeginNext();
   if (!held.ok()) return held;
   return verdict;
-}
-
-void Engine::AwaitGraph(const std::shared_ptr<Captured>& step,
-                        const std::shared_ptr<PendingVerdict::State>& verdict,
-                        Event graph) {
-  executor_.Run(
-      [this, step, verdict](KernelQueue& kernel_queue) {
-        const absl::Status ran = kernel_queue.Done().Wait();
-        int communicator = -1;
-        const absl::Status sent = FirstError(executor_, &communicator);
-        if (!sent.ok()) Fail(communicator, sent);
-        DeviceEnded(verdict, ran);
-      },
-      {std::move(graph)});
 }
 
 }  // namespace lockstep::gradient

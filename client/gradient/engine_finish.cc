@@ -50,6 +50,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   verdict->max_norm = max_norm;
   verdict->has_scalars = stream != nullptr;
 
+  StepCall call(this);
   GradientTracker::Incomplete incomplete;
   std::vector<Event> lazy;
   absl::AnyInvocable<void()> tell_order = [] {};
@@ -58,6 +59,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (!failure_.ok()) return failure_;
     if (!after_the_last_.ok()) return after_the_last_;
     if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    call.Begin();
     lazy = std::exchange(lazy_, {});
     supply_.Finish(options);
     if (values_ != nullptr) values_->EndStep();
@@ -66,7 +68,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     Number(verdict);
     if (gate_of_steps_ != nullptr && stream != nullptr) {
       verdict->set_device_scalars(gate_of_steps_->ScalarsOf(verdict->launch));
-      verdict->stream_follows_device = !uses_views_;
+      // With more than one set of buckets, the next backward pass writes to
+      // other views.
+      verdict->stream_follows_device = run_ahead_ > 0 || !uses_views_;
     }
     tell_order = TakeOrderWatch(tracker_.completed());
     NoteLeaves(options);
@@ -88,6 +92,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     if (ended().ok()) Fail(-1, status);
     return status;
   }
+  if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
   verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
     if (absl::Status held = GateStream(*stream, *verdict); !held.ok()) {
@@ -95,6 +100,75 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     }
   }
   return verdict;
+}
+
+void Engine::Number(const std::shared_ptr<PendingVerdict::State>& verdict) {
+  verdict->launch = launches_++;
+  verdict->layout = &versions_->current();
+  recent_[verdict->launch % recent_.size()] = verdict;
+}
+
+absl::Status Engine::BeginNext() {
+  if (!versions_->Rotate()) return absl::OkStatus();
+  absl::Status adopted = executor_.Adopt(versions_->current().program());
+  if (!adopted.ok()) Fail(-1, adopted);
+  return adopted;
+}
+
+void Engine::AwaitStepBefore() {
+  if (gate_of_steps_ == nullptr || capturing_ != nullptr) return;
+  std::shared_ptr<PendingVerdict::State> awaited;
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      const std::optional<uint64_t> launch = effects_.AwaitedBy(launches_);
+      if (!launch.has_value()) return;
+      const auto& before = recent_[*launch % recent_.size()];
+      if (before == awaited) return;
+      awaited = before;
+    }
+    awaited->AwaitResult();
+  }
+}
+
+// --- Calls that launch a part of a step --------------------------------------
+
+void Engine::StepCall::Begin() {
+  has_begun_ = true;
+  engine_.step_calls_ += 1;
+}
+
+Engine::StepCall::~StepCall() {
+  if (!has_begun_) return;
+  MutexLock lock(&engine_.mutex_);
+  engine_.step_calls_ -= 1;
+  if (engine_.step_calls_ == 0) engine_.no_step_calls_.NotifyAll();
+}
+
+// Other ranks have enqueued their transfers already. The buckets are free: a
+// step that has passed stands behind every update before it.
+void Engine::LaunchVoidSteps(uint64_t last) {
+  for (;;) {
+    auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
+    verdict->options.more_data = false;
+    verdict->closed = options_.clock->Now();
+    GradientTracker::Incomplete incomplete;
+    {
+      MutexLock lock(&mutex_);
+      while (step_calls_ > 0) no_step_calls_.Wait(&mutex_);
+      if (!failure_.ok() || launches_ > last) return;
+      in_flight_ += 1;
+      closing_.push_back(verdict);
+      Number(verdict);
+      incomplete = tracker_.Finish();
+    }
+    executor_.EndStep();
+    absl::Status launched = RunOn(nullptr, [&](KernelQueue& kernel_queue) {
+      return CloseStep(incomplete, kernel_queue);
+    });
+    if (launched.ok()) launched = BeginNext();
+    if (!launched.ok()) return Fail(-1, launched);
+  }
 }
 
 // A rank's last batch may be short, so it is not counted.

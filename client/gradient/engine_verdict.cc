@@ -16,25 +16,25 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   if (closing_.empty()) return nullptr;
   auto verdict = std::move(closing_.front());
   closing_.pop_front();
-  launched_ = verdict;
-  undecided_ = gate_of_steps_ != nullptr;
+  if (gate_of_steps_ != nullptr) undecided_ += 1;
   return verdict;
 }
 
-StepId Engine::EnterVerdict(StepSummary* summary) {
-  const StepId step_id = EnterRecord(summary);
+void Engine::EnterVerdict(PendingVerdict::State& verdict,
+                          StepSummary* summary) {
+  EnterRecord(verdict, summary);
   // Last: readers of this phase rely on the summary being complete.
   agreement_.Enter(Phase::kVerdict);
-  return step_id;
 }
 
-StepId Engine::EnterRecord(StepSummary* summary) {
-  summary->holds_next_revision = versions_->Prepare();
+void Engine::EnterRecord(PendingVerdict::State& verdict, StepSummary* summary) {
+  verdict.is_prepared = versions_->Prepare();
+  summary->holds_next_revision = verdict.is_prepared;
   gate_.Enter(summary);
   summary->step_seconds = SecondsTaken();
-  return {.epoch = options_.epoch,
-          .revision = versions_->revision(),
-          .step = agreement_.steps()};
+  verdict.step_id = {.epoch = options_.epoch,
+                     .revision = versions_->revision(),
+                     .step = options_.first_step + verdict.launch};
 }
 
 void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -46,9 +46,9 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 // --- Where the device decides ------------------------------------------------
 
-// A gradient view of this step may be written again once the stream continues,
-// and a step that has not passed may have to be applied from it: so the host
-// releases the stream, in Conclude.
+// With one set of buckets, a gradient view of this step may be written again
+// once the stream continues, and a step that has not passed may have to be
+// applied from it: so the host releases the stream, in Conclude.
 void Engine::Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
                       const Event& decided) {
   if (verdict->stream_follows_device) verdict->ReleaseStream(decided);
@@ -61,18 +61,24 @@ void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
     decision = gate_of_steps_->Find(verdict->launch, verdict->step_id);
   }
   if (decision && decision->contributed) agreement_.Enter(Phase::kVerdict);
+  if (decision && decision->is_void && failure().ok()) {
+    NoteDecided();
+    return EndVoid(*verdict);
+  }
   int communicator = -1;
   absl::StatusOr<Verdict> decided =
       ran.ok() ? Decided(*verdict, decision, &communicator)
                : absl::StatusOr<Verdict>(ran);
   if (!decided.ok()) Fail(communicator, decided.status());
   const bool passed = decided.ok() && Passes(*verdict, &*decided);
-  {
-    MutexLock lock(&mutex_);
-    undecided_ = false;
-    decided_.NotifyAll();
-  }
+  NoteDecided();
   Conclude(verdict, std::move(decided), passed);
+}
+
+void Engine::NoteDecided() {
+  MutexLock lock(&mutex_);
+  undecided_ -= 1;
+  decided_.NotifyAll();
 }
 
 absl::StatusOr<Verdict> Engine::Decided(
@@ -107,25 +113,21 @@ absl::StatusOr<Verdict> Engine::Decided(
                                             verdict.step_id.step));
 }
 
-void Engine::Number(const std::shared_ptr<PendingVerdict::State>& verdict) {
-  verdict->launch = launches_++;
-  newest_ = verdict;
-}
-
-void Engine::AwaitStepBefore() {
-  if (gate_of_steps_ == nullptr || capturing_ != nullptr) return;
-  std::shared_ptr<PendingVerdict::State> before;
+void Engine::EndVoid(PendingVerdict::State& verdict) {
   {
     MutexLock lock(&mutex_);
-    before = newest_;
+    in_flight_ -= 1;
   }
-  if (before != nullptr) before->AwaitResult();
+  verdict.CompleteVoid(ended());
 }
 
 // --- Judging -----------------------------------------------------------------
 
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
-  reduced->ending = EndingOf(*reduced, options_.uneven);
+  {
+    MutexLock lock(&mutex_);
+    effects_.Apply(verdict.launch, reduced);
+  }
   return agreement_.Pass(verdict.step_id.step, verdict.vectors,
                          EndsEpoch(*reduced));
 }
@@ -133,7 +135,7 @@ bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
 void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                       absl::StatusOr<Verdict> reduced, bool passed) {
   if (!passed) {
-    (void)versions_->Commit(/*everyone=*/false);
+    versions_->ReleaseAll();
     verdict->Complete(failure());
     return;
   }
@@ -150,19 +152,25 @@ VerdictScalars Engine::ScalarsOf(const Verdict& judged, double max_norm) {
 void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                      Verdict judged) {
   const int parameters = static_cast<int>(options_.names.size());
+  BucketStore& store = verdict->layout->store();
   judged.contributed.resize(parameters);
   for (int p = 0; p < parameters; ++p)
-    judged.contributed[p] = versions_->current().store().Contributed(p);
+    judged.contributed[p] = store.Contributed(p);
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
-  if (verdict->options.more_data) NoteUnsubmitted(judged);
+  if (verdict->options.more_data) NoteUnsubmitted(store, judged);
 
   // Before any thread can begin the next step.
-  if (judged.finite) versions_->current().store().KeepResiduals();
-  SwitchIfAllHold(judged);
+  if (judged.finite) store.KeepResiduals();
+  SwitchIfDue(*verdict);
   const absl::Time passed = options_.clock->Now();
   NoteTimes(*verdict, passed);
   if (EndsEpoch(judged)) EndAfter(judged);
-  gate_.Pass(judged, [this, verdict, passed, judged] {
+  bool ends = false;
+  {
+    MutexLock lock(&mutex_);
+    ends = effects_.ends_soon() || !after_the_last_.ok();
+  }
+  gate_.Pass(judged, ends, [this, verdict, passed, judged] {
     {
       MutexLock lock(&mutex_);
       times_.Paused(options_.clock->Now() - passed);
@@ -172,9 +180,8 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   });
 }
 
-void Engine::NoteUnsubmitted(const Verdict& judged) {
+void Engine::NoteUnsubmitted(const BucketStore& store, const Verdict& judged) {
   if (options_.on_unsubmitted == OnUnsubmitted::kIgnore) return;
-  const BucketStore& store = versions_->current().store();
   MutexLock lock(&mutex_);
   for (size_t p = 0; p < judged.contributed.size(); ++p) {
     unsubmitted_.Note(static_cast<int>(p), store.Gave(static_cast<int>(p)),
@@ -205,12 +212,15 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
 void Engine::EndAfter(const Verdict& last) {
   const absl::Status over = AfterTheLast(last);
   std::deque<std::shared_ptr<PendingVerdict::State>> given_up;
+  std::optional<uint64_t> last_launch;
   const protocol::EpochReport report{.position = agreement_.position(),
                                      .verdict = agreement_.LastVerdict()};
   {
     MutexLock lock(&mutex_);
     after_the_last_ = over;
-    given_up = std::exchange(closing_, {});
+    // Steps in flight are void where the device decides: all ranks launch them.
+    if (run_ahead_ == 0) given_up = std::exchange(closing_, {});
+    last_launch = effects_.last_launch();
   }
   if (last.IsLast()) {
     if (options_.on_last) options_.on_last(last.ending);
@@ -218,11 +228,29 @@ void Engine::EndAfter(const Verdict& last) {
     options_.on_grow(over, report);
   }
   for (const auto& verdict : given_up) verdict->Complete(over);
+  if (run_ahead_ > 0) {
+    versions_->ReleaseAll();
+    LaunchVoidSteps(last_launch.value_or(0));
+  }
 }
 
-void Engine::SwitchIfAllHold(const Verdict& judged) {
-  const bool everyone = judged.revision_holders == judged.world_size;
-  const absl::StatusOr<bool> switched = versions_->Commit(everyone);
+void Engine::SwitchIfDue(const PendingVerdict::State& verdict) {
+  std::optional<uint64_t> after;
+  {
+    MutexLock lock(&mutex_);
+    after = effects_.switches_after();
+    if (after == verdict.launch) effects_.Switched();
+  }
+  versions_->ForgetFormer();
+  if (after != verdict.launch) {
+    // The step that all ranks hold the next revision in keeps it until then.
+    const bool keeps = after == verdict.launch + run_ahead_;
+    if (verdict.is_prepared && !keeps) versions_->Release();
+    return;
+  }
+  const absl::StatusOr<bool> switched = versions_->Switch();
+  // Where a stream follows the device, it may still read the former buckets.
+  if (gate_of_steps_ == nullptr) versions_->ForgetFormer();
   if (!switched.ok()) return Fail(-1, switched.status());
   if (!*switched) return;
   // All ranks are here and none has begun the next step.

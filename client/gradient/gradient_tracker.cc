@@ -1,5 +1,6 @@
 #include "client/gradient/gradient_tracker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -102,6 +103,12 @@ GradientTracker::Incomplete GradientTracker::Finish() {
   }
   BeginStep();
   return incomplete;
+}
+
+bool GradientTracker::is_in_step() const {
+  return has_begun_ ||
+         std::any_of(states_.begin(), states_.end(),
+                     [](const State& state) { return state.ever; });
 }
 
 std::vector<int> GradientTracker::Resting() const {

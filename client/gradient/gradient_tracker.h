@@ -63,6 +63,8 @@ class GradientTracker {
     std::vector<int> partly;  // accumulated, or fewer Submits than uses
   };
   Incomplete Finish();  // also starts the next step
+  // Whether anything was announced or submitted since.
+  bool is_in_step() const;
 
   // Parameters whose gradients cannot be sent yet: not complete and, once the
   // pass has begun, expected in it.

@@ -39,8 +39,8 @@ absl::StatusOr<std::vector<int>> FindParameters(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
-    plan::Plan plan, int rank, const std::vector<std::string>& names,
-    transport::DeviceContext* compute,
+    std::shared_ptr<const plan::Plan> plan, int rank,
+    const std::vector<std::string>& names, transport::DeviceContext* compute,
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::unique_ptr<Layout> layout(new Layout(std::move(plan), rank));
   absl::StatusOr<std::vector<int>> parameters =

@@ -51,8 +51,8 @@ class Layout final : public executor::LaneOwner {
   // InvalidArgument if the plan lacks one of the parameters, or has operations
   // on this rank's gradient lane that are not supported; errors of `allocate`.
   static absl::StatusOr<std::unique_ptr<Layout>> Create(
-      plan::Plan plan, int rank, const std::vector<std::string>& names,
-      transport::DeviceContext* compute,
+      std::shared_ptr<const plan::Plan> plan, int rank,
+      const std::vector<std::string>& names, transport::DeviceContext* compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // The objects that a program of this layout refers to.
@@ -134,9 +134,8 @@ class Layout final : public executor::LaneOwner {
     ArenaBuffer scratch;  // for computing them
   };
 
-  Layout(plan::Plan plan, int rank)
-      : plan_(std::make_shared<const plan::Plan>(std::move(plan))),
-        rank_(rank) {}
+  Layout(std::shared_ptr<const plan::Plan> plan, int rank)
+      : plan_(std::move(plan)), rank_(rank) {}
   absl::Status FindTransfers();
   absl::Status CollectNorms(transport::DeviceContext* compute);
   int PendingOf(const plan::Lane& lane, const plan::Transfer& transfer) const;

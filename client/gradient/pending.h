@@ -16,6 +16,10 @@
 
 namespace lockstep {
 
+namespace gradient {
+class Layout;
+}
+
 class PendingVerdict::State {
  public:
   // Wait passes errors through `explain`, which may block until the cause is
@@ -37,16 +41,12 @@ class PendingVerdict::State {
 
   // Only the first call has an effect; scalars must be set before.
   void Complete(absl::StatusOr<Verdict> result) {
-    std::shared_ptr<transport::DeviceContext::StreamGate> hold;
-    absl::Status status = result.status();
-    {
-      MutexLock lock(&mutex_);
-      if (result_) return;
-      result_ = std::move(result);
-      completed_.NotifyAll();
-      hold = hold_;
-    }
-    if (hold != nullptr) hold->Release(status, &scalars_);
+    const absl::Status status = result.status();
+    Complete(std::move(result), status);
+  }
+  // A step that changes nothing: its stream continues without an error.
+  void CompleteVoid(const absl::Status& why) {
+    Complete(why, absl::OkStatus());
   }
 
   // Releases a stream once the step has ended, with the scalars and the step's
@@ -60,7 +60,7 @@ class PendingVerdict::State {
       hold_ = hold;
       decided = decided_;
       is_complete = result_.has_value();
-      if (is_complete) status = result_->status();
+      status = of_the_stream_;
     }
     if (decided) hold->ReleaseAt(*decided);
     if (is_complete) hold->Release(status, &scalars_);
@@ -104,6 +104,8 @@ class PendingVerdict::State {
   gradient::StepId step_id;
   FinishOptions options;
   uint64_t launch = 0;                 // step_gate.h
+  gradient::Layout* layout = nullptr;  // until the next revision takes effect
+  bool is_prepared = false;            // LayoutVersions::Prepare
   bool stream_follows_device = false;  // not the host
   double max_norm = 0;                 // for the scalars
   bool has_scalars = false;            // whether a stream reads the scalars
@@ -121,6 +123,20 @@ class PendingVerdict::State {
   absl::Time closed;  // when Finish was called, or its stream reached it
 
  private:
+  void Complete(absl::StatusOr<Verdict> result,
+                const absl::Status& of_the_stream) {
+    std::shared_ptr<transport::DeviceContext::StreamGate> hold;
+    {
+      MutexLock lock(&mutex_);
+      if (result_) return;
+      result_ = std::move(result);
+      of_the_stream_ = of_the_stream;
+      completed_.NotifyAll();
+      hold = hold_;
+    }
+    if (hold != nullptr) hold->Release(of_the_stream, &scalars_);
+  }
+
   const std::function<absl::Status(const absl::Status&)> explain_;
   Event driver_;            // fixed before any thread can wait
   VerdictScalars scalars_;  // fixed once there is a result
@@ -128,6 +144,7 @@ class PendingVerdict::State {
   mutable Mutex mutex_;
   mutable CondVar completed_;
   std::optional<absl::StatusOr<Verdict>> result_ ABSL_GUARDED_BY(mutex_);
+  absl::Status of_the_stream_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<transport::DeviceContext::StreamGate> hold_
       ABSL_GUARDED_BY(mutex_);
   std::optional<Event> decided_ ABSL_GUARDED_BY(mutex_);

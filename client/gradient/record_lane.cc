@@ -7,12 +7,13 @@ absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
     options_.gate->WriteRecord(kernel_queue, step->revision);
     return kernel_queue.status();
   }
+  written_ = Event();
   verdict_ = options_.take();
   if (verdict_ == nullptr) {
     return absl::CancelledError("the step was given up");
   }
   StepSummary summary = verdict_->OwnSummary();
-  verdict_->step_id = options_.enter(&summary);
+  options_.enter(*verdict_, &summary);
   const Revision revision = verdict_->step_id.revision;
   options_.gate->Seal(verdict_->launch, revision, summary);
   options_.gate->WriteRecord(kernel_queue, revision);
@@ -23,46 +24,44 @@ absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
 absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
     options_.gate->Decide(kernel_queue, step->revision,
-                          &step->scalars.as<VerdictScalars>()[0]);
+                          &step->capturing().scalars.as<VerdictScalars>()[0]);
     if (!kernel_queue.status().ok()) return kernel_queue.status();
-    step->verdict_captured.set_value(kernel_queue.Done());
+    step->capturing().verdict_captured.set_value(kernel_queue.Done());
     return absl::OkStatus();
   }
   options_.gate->Decide(kernel_queue, verdict_->step_id.revision,
                         options_.gate->ScalarsOf(verdict_->launch));
   const Event decided = kernel_queue.Done();
-  // A program that does not wait for the next step before it launches its
-  // update finds that it may not update.
-  kernel_queue.Zero(options_.gate->ScalarsOf(verdict_->launch + 1),
-                    sizeof(VerdictScalars));
+  options_.gate->ClearLaterScalars(kernel_queue, verdict_->launch);
   if (!kernel_queue.status().ok()) return kernel_queue.status();
-  Await(std::exchange(verdict_, nullptr), decided);
+  options_.enqueued(verdict_, decided);
+  watch_.Add({std::exchange(verdict_, nullptr), written_, decided});
   return absl::OkStatus();
 }
 
 // A completed wait does not mean success: a stream continues after an abort.
-void RecordLane::Await(const Pending& verdict, const Event& decided) {
-  options_.enqueued(verdict, decided);
-  if (written_.Wait().ok()) {
+void RecordLane::Await(const VerdictWatch::EnqueuedStep& step) {
+  const bool is_eager = step.written.state() != nullptr;
+  if ((is_eager ? step.written : step.decided).Wait().ok()) {
     int communicator = -1;
     const absl::Status sent = FirstError(*options_.executor, &communicator);
     if (!sent.ok()) options_.on_failure(communicator, sent);
     // It was not set when the record was written, either.
     if (sent.ok() && !options_.gate->stopped()) options_.contributed();
   }
-  options_.ended(verdict, decided.Wait());
+  options_.ended(step.verdict, step.decided.Wait());
 }
 
 void RecordLane::Failed(const plan::Transfer&, int communicator,
                         const absl::Status& error) {
   if (Captured* const step = capturing_; step != nullptr) {
-    return step->verdict_captured.set_value(error);
+    return step->capturing().verdict_captured.set_value(error);
   }
   // No pending verdict: the step was given up.
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (verdict == nullptr) return;
   options_.on_failure(communicator, error);
-  options_.ended(verdict, written_.Wait());
+  watch_.Add({verdict, written_, written_});
 }
 
 }  // namespace lockstep::gradient

@@ -6,15 +6,16 @@
 //                    │                      │
 //                written               ended: what was decided
 //
-// Everything is enqueued before this thread waits. The gate runs also where the
-// gather was aborted: it finds an invalid record, or that all ranks had
-// contributed before.
+// This thread waits for none of it: the watch does, on its own. The gate runs
+// also where the gather was aborted: it finds an invalid record, or that all
+// ranks had contributed before.
 //
 // A step that is captured into a graph has the same operations, without `enter`
-// and `ended`: its owner seals the input of each launch, and learns its end
-// (captured.h).
+// and `enqueued`: its owner seals the input of each launch, and adds the launch
+// to the watch (captured.h).
 //
-// Threads: as owner of a lane (lane_owner.h); Capture while it runs nothing.
+// Threads: as owner of a lane (lane_owner.h); Capture and Watch while it runs
+//          nothing. `contributed` and `ended` are called by the watch.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_RECORD_LANE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_RECORD_LANE_H_
@@ -29,6 +30,7 @@
 #include "client/gradient/step_gate.h"
 #include "client/gradient/step_summary.h"
 #include "client/gradient/verdict_lane.h"
+#include "client/gradient/verdict_watch.h"
 #include "lockstep/stream.h"
 
 namespace lockstep::gradient {
@@ -40,8 +42,8 @@ class RecordLane final : public VerdictLane {
     StepGate* gate = nullptr;
     // The oldest step that Finish was called for; null: it was given up.
     std::function<Pending()> take;
-    // Returns the step, and adds the caller's fields to the summary.
-    std::function<StepId(StepSummary*)> enter;
+    // Sets the step, and adds the caller's fields to the summary.
+    std::function<void(PendingVerdict::State&, StepSummary*)> enter;
     // The step is enqueued; the device decides before `decided`.
     std::function<void(const Pending&, const Event& decided)> enqueued;
     // This rank has contributed a valid record to the step in progress.
@@ -52,12 +54,22 @@ class RecordLane final : public VerdictLane {
     std::function<void(int, const absl::Status&)> on_failure;
   };
 
-  explicit RecordLane(Options options) : options_(std::move(options)) {}
+  explicit RecordLane(Options options)
+      : options_(std::move(options)),
+        watch_(
+            [this](const VerdictWatch::EnqueuedStep& step) { Await(step); }) {}
 
   kernels::FiniteCheck* norm(int) override { return options_.gate->norm(); }
 
   // Captures the next step's end into its graph; null ends the capture.
   void Capture(Captured* step) { capturing_ = step; }
+  // Awaits a launch of `step`, which ends with `graph`.
+  void Watch(const Pending& verdict, const Event& graph,
+             std::shared_ptr<Captured> step) {
+    watch_.Add({.verdict = verdict, .decided = graph, .kept = std::move(step)});
+  }
+  // Returns when `ended` was called for every step; none follows.
+  void FinishWatching() { watch_.Finish(); }
 
  private:
   executor::Operands OperandsOf(plan::TransferRef,
@@ -70,12 +82,13 @@ class RecordLane final : public VerdictLane {
 
   absl::Status Write(KernelQueue& kernel_queue) override;
   absl::Status Read(KernelQueue& kernel_queue) override;
-  void Await(const Pending& verdict, const Event& decided);
+  void Await(const VerdictWatch::EnqueuedStep& step);
 
   const Options options_;
   std::atomic<Captured*> capturing_{nullptr};
   Pending verdict_;  // the step whose record is written
   Event written_;    // behind its record
+  VerdictWatch watch_;
 };
 
 }  // namespace lockstep::gradient

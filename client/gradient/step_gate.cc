@@ -104,7 +104,8 @@ kernels::GateContext StepGate::ContextOf(Revision revision) const {
           .control = &device.control,
           .stop = stop_->address(),
           .inputs = inputs_.as<StepRecord>().data(),
-          .journal = journal_.data()};
+          .journal = journal_.data(),
+          .more_data_min = options_.more_data_min};
 }
 
 void StepGate::Seal(uint64_t launch, Revision revision,
@@ -121,6 +122,13 @@ void StepGate::WriteRecord(KernelQueue& kernel_queue, Revision revision) {
 void StepGate::Decide(KernelQueue& kernel_queue, Revision revision,
                       VerdictScalars* scalars) {
   kernel_queue.GateStep(ContextOf(revision), own_record(), records(), scalars);
+}
+
+void StepGate::ClearLaterScalars(KernelQueue& kernel_queue, uint64_t launch) {
+  const auto run_ahead = static_cast<uint64_t>(options_.run_ahead);
+  for (uint64_t later = 1; later <= run_ahead + 1; ++later) {
+    kernel_queue.Zero(ScalarsOf(launch + later), sizeof(VerdictScalars));
+  }
 }
 
 bool StepGate::WasBefore(uint64_t launch, int rank,
@@ -142,6 +150,7 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
   Outcome decision{
       .passed = entry->outcome == kernels::StepOutcome::kCommitted &&
                 entry->step == step_id.step,
+      .is_void = entry->outcome == kernels::StepOutcome::kVoid,
       .contributed = entry->contributed != 0};
   const auto world = static_cast<uint64_t>(options_.world);
   if (entry->invalid_rank < world) {

@@ -41,6 +41,8 @@ class StepGate {
     uint64_t first_step = 0;
     int rank = 0;
     int world = 1;
+    int more_data_min = 0;  // GateContext
+    int run_ahead = 0;      // at most kDepth - 5
   };
 
   // Errors of `compute` and of `allocate`, which provides its memory.
@@ -49,7 +51,7 @@ class StepGate {
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
   // The steps whose scalars are kept at once.
-  static constexpr int kDepth = 4;
+  static constexpr int kDepth = 8;
 
   // --- On the device ---
 
@@ -72,11 +74,17 @@ class StepGate {
   // Behind the all-gather. A graph keeps `scalars`.
   void Decide(KernelQueue& kernel_queue, Revision revision,
               VerdictScalars* scalars);
+  // Behind Decide of an eager launch: clears the scalars of the launches whose
+  // updates may run though their gate does not. A program that does not wait
+  // for them finds that it may not update.
+  void ClearLaterScalars(KernelQueue& kernel_queue, uint64_t launch);
 
   // --- What was decided ---
 
   struct Outcome {
     bool passed = false;
+    // Behind a step that ran out of data: nothing changes.
+    bool is_void = false;
     // This rank's record was valid: it holds the step's reduced gradients.
     bool contributed = false;
     // The lowest rank whose record was not valid; -1: none.

@@ -52,7 +52,7 @@ absl::Status SummaryLane::Write(KernelQueue& kernel_queue) {
   }
   absl::StatusOr<StepSummary> summary = TakeSummary(kernel_queue);
   if (!summary.ok()) return summary.status();
-  verdict_->step_id = options_.enter(&*summary);
+  options_.enter(*verdict_, &*summary);
   fetched().summary = Encode(verdict_->step_id, *summary);
   kernel_queue.Copy(&fetched().summary, &moved().summary,
                     sizeof(SummaryVectors));

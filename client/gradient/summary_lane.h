@@ -38,9 +38,9 @@ class SummaryLane final : public VerdictLane {
     int leaves = 0;  // of the job's sums
     // The oldest step that Finish was called for; null: it was given up.
     std::function<Pending()> take;
-    // This rank reaches the verdict: returns its step, and adds the caller's
+    // This rank reaches the verdict: sets its step, and adds the caller's
     // fields to the summary.
-    std::function<StepId(StepSummary*)> enter;
+    std::function<void(PendingVerdict::State&, StepSummary*)> enter;
     // Receives the verdict, or the error that prevented it.
     std::function<void(const Pending&, absl::StatusOr<Verdict>)> judge;
     // The error of a transfer, and its communicator, or -1.

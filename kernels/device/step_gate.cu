@@ -87,13 +87,8 @@ __device__ void Conclude(const GateContext& context, const StepRecord& first,
   StepControl control = *context.control;
   StepEntry* const entry = EntryOf(context, control.sequence);
   const auto world = static_cast<uint64_t>(context.world);
-  const bool agreed =
-      made.invalid_rank == world && made.differing_rank == world;
   made.step = control.step;
-  if (agreed && control.failed == 0) {
-    made.outcome =
-        control.out_of_data != 0 ? StepOutcome::kVoid : StepOutcome::kCommitted;
-  }
+  made.outcome = OutcomeOf(made, control, world);
   made.checksum = ChecksumOf(made, control.sequence);
   control.sequence += 1;
   made.sequence = control.sequence;

@@ -38,6 +38,7 @@ class BackendJob {
     // Whether the plan is compiled with the transports' facts, or with none.
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
+    int run_ahead = 0;
     Decorate decorate = {};
     // Wraps each communicator of a rank; no memory is registered with wrapped
     // communicators.
@@ -183,6 +184,7 @@ class BackendJob {
     made.arena = transport.MakeArena();
     EngineOptions engine{
         .epoch = {1},
+        .run_ahead = options.run_ahead,
         .uneven = options.uneven,
         .plan = plan_,
         .rank = rank,

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "client/gradient/ending.h"
 #include "gtest/gtest.h"
 
 namespace lockstep::gradient {
@@ -30,7 +31,7 @@ Verdict Enter(CommandGate& gate) {
 // Passes the gate, and records whether that returned at once.
 struct Passage {
   Passage(CommandGate& gate, const Verdict& verdict) {
-    gate.Pass(verdict, [this] { ++went_on; });
+    gate.Pass(verdict, EndsEpoch(verdict), [this] { ++went_on; });
   }
   int went_on = 0;
 };
@@ -108,6 +109,20 @@ TEST(CommandGateTest, TheEndOfTheEpochOpensItForGood) {
   EXPECT_EQ(Passage(gate, Enter(gate)).went_on, 1);
 }
 
+TEST(CommandGateTest, NoneGoesOnBeforeAStepThatPausedEarlier) {
+  CommandGate gate;
+  gate.Receive(kPauseIsWanted);
+  const Verdict first = Enter(gate);
+  const Verdict second = Enter(gate);  // in flight when the first passes
+  std::vector<int> went_on;
+  gate.Pass(first, /*ends=*/false, [&] { went_on.push_back(1); });
+  gate.Pass(second, /*ends=*/false, [&] { went_on.push_back(2); });
+  EXPECT_TRUE(gate.shut());
+  EXPECT_TRUE(went_on.empty());
+  gate.Receive({.number = 6});
+  EXPECT_EQ(went_on, (std::vector<int>{1, 2}));
+}
+
 // --- Saves ------------------------------------------------------------------
 
 // One step of all ranks; each goes on at once. Whether it holds a save.
@@ -120,7 +135,7 @@ bool StepSaves(std::vector<CommandGate>& ranks) {
       verdict.command_holders[c] += summary.holds_command[c] ? 1 : 0;
     }
   }
-  for (CommandGate& rank : ranks) rank.Pass(verdict, [] {});
+  for (CommandGate& rank : ranks) rank.Pass(verdict, /*ends=*/false, [] {});
   return verdict.Holds(Command::kSave);
 }
 
@@ -161,7 +176,7 @@ TEST(SaveTest, ARequestAfterTheVerdictWasEnteredIsNotLost) {
   gate.Receive({.saves = 1});
   const Verdict verdict = Enter(gate);
   gate.Receive({.saves = 2});
-  gate.Pass(verdict, [] {});
+  gate.Pass(verdict, /*ends=*/false, [] {});
   EXPECT_TRUE(Enter(gate).Holds(Command::kSave));
 }
 

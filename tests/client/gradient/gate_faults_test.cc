@@ -29,8 +29,10 @@ constexpr int kRanks = 2;
 // host knows the verdict; it adds w's gradient to the weights.
 class EndingJob {
  public:
-  EndingJob(ComputeFault fault, uint64_t seed)
-      : seed_(seed), backend_(seed), job_(&backend_, OptionsFor(fault)) {}
+  EndingJob(ComputeFault fault, int run_ahead, uint64_t seed)
+      : seed_(seed),
+        backend_(seed),
+        job_(&backend_, OptionsFor(fault, run_ahead)) {}
 
   // What is wrong, in words.
   std::string Run() {
@@ -64,8 +66,9 @@ class EndingJob {
   bool was_behind() const { return was_behind_; }
 
  private:
-  BackendJob::Options OptionsFor(ComputeFault fault) {
+  BackendJob::Options OptionsFor(ComputeFault fault, int run_ahead) {
     return {.parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum}},
+            .run_ahead = run_ahead,
             .decorate = [this, fault](
                             int rank,
                             std::unique_ptr<transport::DeviceContext> inner) {
@@ -102,7 +105,6 @@ class EndingJob {
     const ArenaBuffer weights = job_.Buffer(rank, {0, 0, 0});
     float* const values = job_.Floats(buffer.data());
     float* const sums = job_.Floats(weights.data());
-    const float* const reduced = job_.Floats(engine.View(0).data());
     for (uint64_t step = 0;; ++step) {
       if (step == end && !others_are_late) near_the_end.count_down();
       if (step == end && is_late) {
@@ -114,6 +116,7 @@ class EndingJob {
       absl::Status done =
           engine.Submit(0, buffer.data(), buffer.bytes(), stream.get());
       if (!done.ok()) break;
+      const float* const reduced = job_.Floats(engine.View(0).data());
       const auto pending =
           engine.Finish({.samples = 1}, std::numeric_limits<double>::infinity(),
                         stream.get());
@@ -170,11 +173,14 @@ class EndingJob {
   BackendJob job_;
 };
 
-TEST(GateDrillTest, FindsNothingInTheEngine) {
-  const uint64_t seeds = kUnderThreadSanitizer ? 20 : 60;
+class GateDrillTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(RunAhead, GateDrillTest, testing::Values(0, 1, 2));
+
+TEST_P(GateDrillTest, FindsNothingInTheEngine) {
+  const uint64_t seeds = kUnderThreadSanitizer ? 8 : 60;
   int behind = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    EndingJob job(ComputeFault::kNone, seed);
+    EndingJob job(ComputeFault::kNone, GetParam(), seed);
     ASSERT_EQ(job.Run(), "") << "seed " << seed;
     behind += job.was_behind() ? 1 : 0;
   }
@@ -186,7 +192,7 @@ struct GateMistake {
   ComputeFault fault;
 };
 
-TEST(GateDrillTest, FindsEveryMistake) {
+TEST_P(GateDrillTest, FindsEveryMistake) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and some are races";
   }
@@ -200,7 +206,7 @@ TEST(GateDrillTest, FindsEveryMistake) {
     std::string said;
     uint64_t seed = 0;
     while (said.empty() && seed < 200) {
-      said = EndingJob(mistake.fault, ++seed).Run();
+      said = EndingJob(mistake.fault, GetParam(), ++seed).Run();
     }
     EXPECT_NE(said, "") << mistake.name;
     std::cout << mistake.name << ": noticed with seed " << seed << ": " << said;

@@ -24,18 +24,27 @@ plan::Plan PlanOfTwo(int64_t more = 0) {
   return *plan::Compile(input);
 }
 
-std::unique_ptr<Layout> LayoutOf(const plan::Plan& plan) {
+using Layouts = LayoutVersions::Layouts;
+
+// `sets`: of one revision, as with steps in flight.
+Layouts LayoutsOf(const plan::Plan& plan, int sets = 1) {
   static const std::unique_ptr<Arena> arena = MakePlainArena();
   static const auto compute = transport::MakeHostDeviceContext();
-  auto layout =
-      Layout::Create(plan, 0, {"a", "b"}, compute.get(),
-                     [](size_t bytes) { return arena->Allocate(bytes); });
-  EXPECT_TRUE(layout.ok()) << layout.status();
-  return *std::move(layout);
+  const auto shared = std::make_shared<const plan::Plan>(plan);
+  Layouts layouts;
+  for (int i = 0; i < sets; ++i) {
+    auto layout =
+        Layout::Create(shared, 0, {"a", "b"}, compute.get(),
+                       [](size_t bytes) { return arena->Allocate(bytes); });
+    EXPECT_TRUE(layout.ok()) << layout.status();
+    layouts.push_back(*std::move(layout));
+  }
+  return layouts;
 }
 
-std::unique_ptr<Layout> Next(const plan::Plan& plan) {
-  return LayoutOf(*plan::Recut(plan, {}, {0, 1}));  // both in one bucket
+// Both in one bucket.
+Layouts Next(const plan::Plan& plan, int sets = 1) {
+  return LayoutsOf(*plan::Recut(plan, {}, {0, 1}), sets);
 }
 
 void Write(absl::Span<std::byte> view, float value) {
@@ -51,18 +60,18 @@ std::vector<float> Read(absl::Span<std::byte> view) {
 class LayoutVersionsTest : public testing::Test {
  protected:
   const plan::Plan plan_ = PlanOfTwo();
-  LayoutVersions versions_{LayoutOf(plan_), nullptr};
+  LayoutVersions versions_{LayoutsOf(plan_), nullptr};
 };
 
 TEST_F(LayoutVersionsTest, SwitchesOnceEverybodyHoldsTheNext) {
   EXPECT_FALSE(versions_.Prepare()) << "there is no next one";
-  EXPECT_FALSE(*versions_.Commit(true));
+  EXPECT_FALSE(*versions_.Switch());
   ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
   EXPECT_TRUE(versions_.Prepare());
-  EXPECT_FALSE(*versions_.Commit(false)) << "not everybody does";
+  versions_.Release();  // not everybody does
   EXPECT_EQ(versions_.revision(), Revision{1});
   EXPECT_TRUE(versions_.Prepare());
-  EXPECT_TRUE(*versions_.Commit(true));
+  EXPECT_TRUE(*versions_.Switch());
   EXPECT_EQ(versions_.revision(), Revision{2});
   EXPECT_EQ(versions_.current().revision(), Revision{2});
   EXPECT_EQ(versions_.current().TransferOf(0),
@@ -72,7 +81,7 @@ TEST_F(LayoutVersionsTest, SwitchesOnceEverybodyHoldsTheNext) {
 
 TEST_F(LayoutVersionsTest, HoldsTheNextRevisionAndNoOther) {
   const auto code = [this](const plan::Plan& plan) {
-    return versions_.Stage(LayoutOf(plan)).code();
+    return versions_.Stage(LayoutsOf(plan)).code();
   };
   EXPECT_EQ(code(plan_), absl::StatusCode::kFailedPrecondition);
   plan::Plan third = *plan::Recut(plan_, {}, {0, 1});
@@ -104,7 +113,7 @@ TEST_F(LayoutVersionsTest, AHandlerFindsTheGradientsInTheirNewPlace) {
   ASSERT_TRUE(versions_.CanMove());
   ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
   ASSERT_TRUE(versions_.Prepare());
-  ASSERT_TRUE(*versions_.Commit(true));
+  ASSERT_TRUE(*versions_.Switch());
   EXPECT_EQ(calls, 1);
   EXPECT_THAT(Read(views[0]), ElementsAre(5, 5));
   EXPECT_THAT(Read(views[1]), ElementsAre(6, 6, 6));
@@ -122,14 +131,14 @@ TEST_F(LayoutVersionsTest, NobodyWaitsForTheGradientsToBeCopied) {
   const plan::Plan big = PlanOfTwo(4 << 20);
   bool answered = false;
   for (int copies = 0; copies < 50 && !answered; ++copies) {
-    LayoutVersions versions(LayoutOf(big), [] {});
+    LayoutVersions versions(LayoutsOf(big), [] {});
     Write(versions.View(0), 1);
-    std::unique_ptr<Layout> next = Next(big);
+    Layouts next = Next(big);
     const auto* midway =
-        reinterpret_cast<float*>(next->store().View(0).data()) + (2 << 20);
+        reinterpret_cast<float*>(next[0]->store().View(0).data()) + (2 << 20);
     ASSERT_EQ(versions.Stage(std::move(next)), absl::OkStatus());
     ASSERT_TRUE(versions.Prepare());
-    std::thread comm([&] { EXPECT_TRUE(*versions.Commit(true)); });
+    std::thread comm([&] { EXPECT_TRUE(*versions.Switch()); });
     while (IsZero(midway)) std::this_thread::yield();
     answered = versions.HasStaged();
     comm.join();
@@ -157,7 +166,7 @@ TEST_F(LayoutVersionsTest, AFirstViewGivesUpWhatWasHeld) {
 
 TEST_F(LayoutVersionsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
   for (const bool everyone : {true, false}) {
-    LayoutVersions versions(LayoutOf(plan_), nullptr);
+    LayoutVersions versions(LayoutsOf(plan_), nullptr);
     ASSERT_EQ(versions.Stage(Next(plan_)), absl::OkStatus());
     ASSERT_TRUE(versions.Prepare());
     std::atomic<bool> settled{false};
@@ -168,13 +177,64 @@ TEST_F(LayoutVersionsTest, AFirstViewAfterAPromiseWaitsForTheVerdict) {
     });
     std::thread comm([&] {
       settled = true;
-      EXPECT_EQ(*versions.Commit(everyone), everyone);
+      if (everyone) {
+        EXPECT_TRUE(*versions.Switch());
+      } else {
+        versions.Release();
+      }
     });
     comm.join();
     program.join();
     EXPECT_EQ(versions.revision(), Revision{everyone ? 2u : 1u});
     EXPECT_FALSE(versions.Prepare());
   }
+}
+
+// --- Steps in flight ---------------------------------------------------------
+
+TEST_F(LayoutVersionsTest, StepsTakeTurnsWithTheLayouts) {
+  LayoutVersions versions(LayoutsOf(plan_, 3), [] {});
+  std::vector<const std::byte*> views;
+  for (int step = 0; step < 3; ++step) {
+    views.push_back(versions.View(0).data());
+    EXPECT_EQ(versions.current().store().View(0).data(), views.back());
+    Write(versions.View(0), 1.0f + step);
+    EXPECT_TRUE(versions.Rotate());
+  }
+  EXPECT_EQ(versions.View(0).data(), views[0]) << "after three steps";
+  EXPECT_NE(views[1], views[0]);
+  EXPECT_NE(views[2], views[1]);
+  versions.Rotate();
+  ASSERT_EQ(versions.Stage(Next(plan_, 3)), absl::OkStatus());
+  ASSERT_TRUE(versions.Prepare());
+  ASSERT_TRUE(*versions.Switch());
+  EXPECT_EQ(versions.turn(), 1u) << "a switch does not change it";
+  EXPECT_THAT(Read(versions.View(0)), ElementsAre(2, 2));
+  versions.Rotate();
+  EXPECT_THAT(Read(versions.View(0)), ElementsAre(3, 3));
+}
+
+TEST_F(LayoutVersionsTest, AStagedRevisionStaysWhileAStepOfSeveralNeedsIt) {
+  ASSERT_EQ(versions_.Stage(Next(plan_)), absl::OkStatus());
+  EXPECT_TRUE(versions_.Prepare());
+  EXPECT_TRUE(versions_.Prepare());
+  versions_.Release();
+  EXPECT_EQ(versions_.Stage(Next(plan_)).code(),
+            absl::StatusCode::kFailedPrecondition)
+      << "the second step has promised the first one";
+  EXPECT_TRUE(*versions_.Switch());
+  EXPECT_EQ(versions_.revision(), Revision{2});
+}
+
+TEST_F(LayoutVersionsTest, FormerBucketsLiveUntilTheyAreForgotten) {
+  LayoutVersions versions(LayoutsOf(plan_), [] {});
+  const absl::Span<std::byte> before = versions.View(0);
+  Write(before, 4);
+  ASSERT_EQ(versions.Stage(Next(plan_)), absl::OkStatus());
+  ASSERT_TRUE(versions.Prepare());
+  ASSERT_TRUE(*versions.Switch());
+  EXPECT_THAT(Read(before), ElementsAre(4, 4)) << "a stream may read them";
+  versions.ForgetFormer();
 }
 
 }  // namespace
