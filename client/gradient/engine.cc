@@ -585,6 +585,7 @@ absl::Status Engine::Drain() {
 
 std::shared_ptr<PendingVerdict::State> Engine::InProgress() const {
   const uint64_t launch = agreement_.steps() - options_.first_step;
+  if (launched_ != nullptr && launched_->launch == launch) return launched_;
   const auto& found = recent_[launch % recent_.size()];
   return found != nullptr && found->launch == launch ? found : nullptr;
 }

@@ -459,7 +459,9 @@ class Engine {
       ABSL_GUARDED_BY(mutex_);
   // ... and until they have passed.
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The newest steps, by the number of their launch, and how many there were.
+  // The step whose verdict was launched last.
+  std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
+  // Where the device decides: the newest steps, by the number of their launch.
   std::array<std::shared_ptr<PendingVerdict::State>, StepGate::kDepth> recent_
       ABSL_GUARDED_BY(mutex_);
   uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -194,6 +194,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     supply_.Finish(options);
     in_flight_ += 1;
     Number(verdict);
+    launched_ = verdict;
     undecided_ += 1;
     tell_order = TakeOrderWatch(step->completed);
   }

@@ -105,6 +105,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
 void Engine::Number(const std::shared_ptr<PendingVerdict::State>& verdict) {
   verdict->launch = launches_++;
   verdict->layout = &versions_->current();
+  if (gate_of_steps_ == nullptr) return;
   recent_[verdict->launch % recent_.size()] = verdict;
 }
 

@@ -16,6 +16,7 @@ std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   if (closing_.empty()) return nullptr;
   auto verdict = std::move(closing_.front());
   closing_.pop_front();
+  launched_ = verdict;
   if (gate_of_steps_ != nullptr) undecided_ += 1;
   return verdict;
 }
@@ -28,6 +29,9 @@ void Engine::EnterVerdict(PendingVerdict::State& verdict,
 }
 
 void Engine::EnterRecord(PendingVerdict::State& verdict, StepSummary* summary) {
+  // On the host a program may have finished later steps already, on a stream
+  // that has not reached them; a switch comes before they run.
+  if (gate_of_steps_ == nullptr) verdict.layout = &versions_->current();
   verdict.is_prepared = versions_->Prepare();
   summary->holds_next_revision = verdict.is_prepared;
   gate_.Enter(summary);

@@ -46,14 +46,14 @@ namespace lockstep::gradient {
 
 class LayoutVersions {
  public:
-  // Of one revision, one for each step in flight.
+  // The layouts of one revision, one for each step in flight.
   using Layouts = std::vector<std::unique_ptr<Layout>>;
 
   LayoutVersions(Layouts first, std::function<void()> on_moved);
 
   // The layout of the step in progress.
   Layout& current() const { return *current_.load(std::memory_order_acquire); }
-  // Its index among the layouts of its revision.
+  // The index of that layout among the layouts of its revision.
   size_t turn() const { return turn_.load(std::memory_order_relaxed); }
   // Another step begins; true if it has another layout.
   bool Rotate();
