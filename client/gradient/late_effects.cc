@@ -28,8 +28,8 @@ void LateEffects::Apply(uint64_t launch, Verdict* verdict) {
     growing = 0;
   }
   if (verdict->Holds(Command::kSave)) {
-    const bool has_saved =
-        saved_at_.has_value() && launch <= *saved_at_ + run_ahead_;
+    const bool has_saved = saved_at_.has_value() && launch > *saved_at_ &&
+                           launch <= *saved_at_ + run_ahead_;
     if (has_saved) {
       saving = 0;
     } else {

@@ -36,7 +36,9 @@ class LateEffects {
       : run_ahead_(static_cast<uint64_t>(run_ahead)), uneven_(uneven) {}
 
   // The verdict of a launch that has passed, in order: sets its ending, and
-  // takes from it what begins later or has begun.
+  // takes from it what begins later or has begun. The verdict of a launch may
+  // be given again, with the same result: if its step was given up after it was
+  // judged, and is rolled forward.
   void Apply(uint64_t launch, Verdict* verdict);
 
   // The launch after which the next revision of the plan takes effect.

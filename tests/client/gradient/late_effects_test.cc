@@ -108,6 +108,20 @@ TEST_P(LateEffectsTest, ASaveHoldsAtOneOfTheStepsThatWereInFlight) {
       << "another request";
 }
 
+// On the host a step may be given up after it was judged, and passes later by
+// the verdict of another rank.
+TEST_P(LateEffectsTest, AVerdictThatIsGivenAgainHasTheSameEffects) {
+  for (uint64_t launch = 0; launch <= ahead(); ++launch) {
+    Verdict verdict =
+        Holding({Command::kSave, Command::kDrain, Command::kGrow});
+    verdict.revision_holders = kWorld;
+    const Verdict once = Apply(launch, verdict);
+    EXPECT_EQ(Apply(launch, verdict), once) << launch;
+    EXPECT_EQ(once.Holds(Command::kSave), launch == 0);
+    EXPECT_EQ(once.IsLast(), launch == ahead());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(RunAhead, LateEffectsTest, testing::Values(0, 1, 2));
 
 }  // namespace
