@@ -177,7 +177,7 @@ class GateDrillTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(RunAhead, GateDrillTest, testing::Values(0, 1, 2));
 
 TEST_P(GateDrillTest, FindsNothingInTheEngine) {
-  const uint64_t seeds = kUnderThreadSanitizer ? 8 : 60;
+  const uint64_t seeds = kUnderThreadSanitizer ? 5 : 60;
   int behind = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     EndingJob job(ComputeFault::kNone, GetParam(), seed);
