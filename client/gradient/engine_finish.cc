@@ -135,6 +135,7 @@ void Engine::AwaitStepBefore() {
 // --- Calls that launch a part of a step --------------------------------------
 
 void Engine::StepCall::Begin() {
+  if (engine_.run_ahead_ == 0) return;  // no void steps
   has_begun_ = true;
   engine_.step_calls_ += 1;
 }
