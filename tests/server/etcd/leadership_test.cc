@@ -64,6 +64,7 @@ class Candidate {
   ~Candidate() {
     client_.Cancel();
     thread_.join();
+    Resign();  // its thread calls on_lost until then
   }
 
   bool Leads(absl::Duration timeout = absl::Seconds(20)) {
