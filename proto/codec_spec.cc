@@ -135,6 +135,7 @@ void Write(const JobSpec& from, v1::JobSpec* to) {
   to->set_on_unsubmitted(WireOf<v1::OnUnsubmitted>(from.on_unsubmitted));
   to->set_uneven(WireOf<v1::Uneven>(from.uneven));
   to->set_overlap(WireOf<v1::Overlap>(from.overlap));
+  to->set_run_ahead(from.run_ahead);
   to->set_checked(from.checked);
   to->set_seed(from.seed);
   to->set_reproducible_leaves(from.reproducible.leaves);
@@ -162,6 +163,7 @@ void Read(const v1::JobSpec& from, JobSpec* to, Decoder* d) {
           &to->on_unsubmitted);
   d->Enum("uneven", from.uneven(), &v1::Uneven_IsValid, &to->uneven);
   d->Enum("overlap", from.overlap(), &v1::Overlap_IsValid, &to->overlap);
+  d->Int("run_ahead", from.run_ahead(), 0, &to->run_ahead);
   to->checked = from.checked();
   to->seed = from.seed();
   d->Int("reproducible_leaves", from.reproducible_leaves(), 0,

@@ -144,6 +144,8 @@ std::vector<SpecFieldRule> MakeTable() {
             ChoiceForm<Overlap>{{{"auto", Overlap::kAuto},
                                  {"inline", Overlap::kInline},
                                  {"thread", Overlap::kThread}}}),
+      Field("run_ahead", &S::run_ahead,
+            RunAheadForm{{0, JobSpec::kRunAheadMax}}),
       Field("checked", &S::checked, BoolForm{}),
       Field("seed", &S::seed,
             NumberForm<uint64_t>{0, std::numeric_limits<uint64_t>::max()}),

@@ -86,4 +86,22 @@ std::string LeavesForm::Fault(int value, const JobSpec& spec) const {
       value, ToString(spec.mesh));
 }
 
+std::string RunAheadForm::Fault(int value, const JobSpec& spec) const {
+  std::string fault = NumberForm<int>::Fault(value, spec);
+  if (!fault.empty() || value == 0) return fault;
+  if (spec.transport != "nccl") {
+    return "needs transport: nccl: on a host each step waits for the verdict "
+           "of the one before it";
+  }
+  const char* what = nullptr;
+  if (spec.reproducible.leaves > 0) what = "reproducible.leaves";
+  if (spec.sync == SyncMode::kNegotiated) what = "sync: negotiated";
+  if (spec.sync == SyncMode::kReduceScatter) what = "sync: reduce_scatter";
+  if (spec.buckets.error_feedback) what = "buckets.error_feedback";
+  if (spec.pipeline.schedule != PipelineSchedule::kNone) what = "a pipeline";
+  if (what == nullptr) return "";
+  return absl::StrCat("must be 0 with ", what,
+                      ": each step waits for the one before it");
+}
+
 }  // namespace lockstep::spec

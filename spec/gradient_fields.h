@@ -35,6 +35,11 @@ struct LeavesForm {
   std::string Fault(int value, const JobSpec& spec) const;
 };
 
+// Steps in flight share nothing, and devices decide their verdicts.
+struct RunAheadForm : NumberForm<int> {
+  std::string Fault(int value, const JobSpec& spec) const;
+};
+
 }  // namespace lockstep::spec
 
 #endif  // LOCKSTEP_SPEC_GRADIENT_FIELDS_H_

@@ -114,6 +114,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
   gradient::EngineOptions options{
       .epoch = session_.epoch(),
       .first_step = session_.first_step(),
+      .run_ahead = session_.spec().run_ahead,
       .uneven = session_.spec().uneven,
       .overlap = OverlapOf(session_.spec()),
       .plan = std::move(plan.plan),
@@ -304,7 +305,9 @@ absl::StatusOr<absl::Span<std::byte>> GradientSync::GradientBytes(
   gradient::Engine& engine = impl_->engine();
   absl::Status may = engine.CheckView(parameter.index, element_bytes, is_count);
   if (!may.ok()) return may;
-  return engine.View(parameter.index);
+  auto view = engine.View(parameter.index);
+  if (view.ok()) return view;
+  return impl_->Explained("GradientSync::Gradient", view.status());
 }
 
 absl::Status GradientSync::Submit(ParameterId parameter) {
@@ -392,9 +395,7 @@ void GradientSync::ZeroGradients() {
 absl::StatusOr<Verdict> GradientSync::Finish(const FinishOptions& options) {
   absl::StatusOr<PendingVerdict> pending = FinishOn(options, 0, nullptr);
   if (!pending.ok()) return pending.status();
-  absl::StatusOr<Verdict> verdict = pending->Wait();
-  if (verdict.ok()) impl_->KeepStepScoped();
-  return verdict;
+  return pending->Wait();
 }
 
 absl::StatusOr<PendingVerdict> GradientSync::FinishAsync(
@@ -413,6 +414,7 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
   if (!pending.ok()) {
     return impl_->Explained("GradientSync::Finish", pending.status());
   }
+  impl_->KeepStepScoped((*pending)->launch);
   return PendingVerdict(*std::move(pending));
 }
 
@@ -424,9 +426,11 @@ absl::StatusOr<std::unique_ptr<CapturedStep>> GradientSync::Capture(
     return impl_->Explained("GradientSync::Capture", step.status());
   }
   return std::make_unique<CapturedStep>(std::make_unique<CapturedStep::State>(
-      &impl_->engine(), *std::move(step), [this](const absl::Status& error) {
+      &impl_->engine(), *std::move(step),
+      [this](const absl::Status& error) {
         return impl_->Explained("CapturedStep::Launch", error);
-      }));
+      },
+      [this](uint64_t launch) { impl_->KeepStepScoped(launch); }));
 }
 
 uint64_t GradientSync::step() const {

@@ -56,8 +56,11 @@ class GradientSync::Impl {
     return session_.Explain(call, error);
   }
 
-  // A step has ended.
-  void KeepStepScoped() { session_.state().KeepStepScoped(); }
+  // The program has ended a step: the one behind it begins with the state as it
+  // is now, if the launch commits.
+  void KeepStepScoped(uint64_t launch) {
+    session_.state().KeepStepScoped(session_.first_step() + launch + 1);
+  }
 
   // FailedPrecondition before Seal.
   absl::Status CheckSealed() const {

@@ -137,7 +137,7 @@ absl::StatusOr<Recovery> Session::Impl::Recover() {
         view->status.message()));
   }
   // Also for a newcomer: if nobody has passed a step, all begin as they are.
-  if (!recovery.verdict) state_.RestoreStepScoped();
+  state_.RestoreStepScoped(recovery.steps);
   MutexLock lock(&mutex_);
   recovered_ = true;
   return recovery;

@@ -67,29 +67,44 @@ absl::Status StateRegistry::SetStepScoped(StateId id) {
     bytes *= static_cast<size_t>(length);
   }
   entry.is_step_scoped = true;
-  entry.kept.resize(bytes);
+  entry.first.resize(bytes);
   if (entry.data != nullptr && bytes > 0) {
-    std::memcpy(entry.kept.data(), entry.data, bytes);
+    std::memcpy(entry.first.data(), entry.data, bytes);
   }
   has_step_scoped_ = true;
   return absl::OkStatus();
 }
 
-void StateRegistry::KeepStepScoped() {
+void StateRegistry::KeepFirst() {
   if (!has_step_scoped_) return;
   MutexLock lock(&mutex_);
+  kept_steps_ = {};
   for (Entry& entry : entries_) {
     if (!entry.is_step_scoped || entry.data == nullptr) continue;
-    std::memcpy(entry.kept.data(), entry.data, entry.kept.size());
+    std::memcpy(entry.first.data(), entry.data, entry.first.size());
   }
 }
 
-void StateRegistry::RestoreStepScoped() {
+void StateRegistry::KeepStepScoped(uint64_t next) {
   if (!has_step_scoped_) return;
   MutexLock lock(&mutex_);
+  kept_steps_[next % kKept] = next;
   for (Entry& entry : entries_) {
     if (!entry.is_step_scoped || entry.data == nullptr) continue;
-    std::memcpy(entry.data, entry.kept.data(), entry.kept.size());
+    const char* const data = static_cast<const char*>(entry.data);
+    entry.kept[next % kKept].assign(data, data + entry.first.size());
+  }
+}
+
+void StateRegistry::RestoreStepScoped(uint64_t next) {
+  if (!has_step_scoped_) return;
+  MutexLock lock(&mutex_);
+  const bool was_kept = next > 0 && kept_steps_[next % kKept] == next;
+  for (Entry& entry : entries_) {
+    if (!entry.is_step_scoped || entry.data == nullptr) continue;
+    const std::vector<char>& kept =
+        was_kept ? entry.kept[next % kKept] : entry.first;
+    std::memcpy(entry.data, kept.data(), kept.size());
   }
 }
 

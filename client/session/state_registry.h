@@ -9,8 +9,10 @@
 #ifndef LOCKSTEP_CLIENT_SESSION_STATE_REGISTRY_H_
 #define LOCKSTEP_CLIENT_SESSION_STATE_REGISTRY_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "lockstep/job_spec.h"
 #include "lockstep/mesh.h"
 #include "lockstep/state_spec.h"
 #include "plan/ir.h"
@@ -40,6 +43,9 @@ namespace session {
 
 class StateRegistry {
  public:
+  // Steps in flight, the one that is replayed, and the one that begins.
+  static constexpr size_t kKept = JobSpec::kRunAheadMax + 2;
+
   // Errors: InvalidArgument as Normalized, or a name that was registered
   // before; ResourceExhausted for more than kStatesMax; FailedPrecondition
   // after `declarations`.
@@ -49,12 +55,16 @@ class StateRegistry {
   // Null takes the memory away. InvalidArgument: an unknown id.
   absl::Status SetMemory(StateId id, void* data);
 
-  // The state is copied at the end of each step, and restored if the next one
-  // is replayed. Errors: InvalidArgument (an unknown id, a slice).
+  // The state is copied at the end of each step, and restored when training
+  // goes on with the step behind it. Errors: InvalidArgument (an unknown id, a
+  // slice).
   absl::Status SetStepScoped(StateId id);
+  // Copies the state with which step `next` begins. Steps are kept for as long
+  // as they may be in flight (kKept).
+  void KeepStepScoped(uint64_t next);
+  // What was kept for this step; if none was, what was registered or loaded.
   // Both do nothing where no memory is set.
-  void KeepStepScoped();
-  void RestoreStepScoped();
+  void RestoreStepScoped(uint64_t next);
 
   // Ends the registrations, and returns them in their order.
   std::vector<StateSpec> declarations();
@@ -72,7 +82,7 @@ class StateRegistry {
   // The state was loaded: memory beyond this rank's part is what it was.
   void NoteLoaded() {
     loaded_ = true;
-    KeepStepScoped();
+    KeepFirst();
   }
   bool loaded() const { return loaded_; }
 
@@ -83,11 +93,17 @@ class StateRegistry {
     size_t tensor = 0;   // index in the plan, once connected
     bool holds = false;  // elements of it, once connected
     bool is_step_scoped = false;
-    std::vector<char> kept;  // of the step-scoped: at the end of a step
+    std::vector<char> first;                    // as registered or loaded
+    std::array<std::vector<char>, kKept> kept;  // in turn, by step
   };
+
+  void KeepFirst();
 
   std::atomic<bool> loaded_{false};
   std::atomic<bool> has_step_scoped_{false};
+  // The steps that `kept` is about; 0: none. The first step of a job is kept as
+  // `first`.
+  std::array<uint64_t, kKept> kept_steps_ ABSL_GUARDED_BY(mutex_) = {};
   mutable Mutex mutex_;
   bool declared_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by StateId

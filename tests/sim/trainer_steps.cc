@@ -205,7 +205,7 @@ void Trainer::Judge(const DataPlane::Offers& offers) {
   const bool ends = gradient::EndsEpoch(*verdict);
   if (!epoch.agreement->Pass(epoch.step_id.step, reduced, ends)) return;
   ApplyUpdate(*verdict, epoch.agreement->LastVerdict());
-  state_->KeepStepScoped();
+  state_->KeepStepScoped(epoch.step_id.step + 1);
   SwitchIfAllHold(*verdict);
   if (verdict->IsLast()) return LeaveJob();
   if (verdict->Grows()) return ReportGrowth();
@@ -338,7 +338,9 @@ void Trainer::Recover() {
     }
     if (leaves_) return;
   }
-  if (model_.size() == updates) state_->RestoreStepScoped();
+  if (model_.size() == updates) {
+    state_->RestoreStepScoped(view().recovery ? view().recovery->steps : 0);
+  }
   recovers_ = true;
   Apply(session::LeaveNow{
       {.clean = false, .steps = position().step, .returns = true}});

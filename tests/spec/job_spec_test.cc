@@ -62,6 +62,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"on_unsubmitted", "warn"},
       {"uneven", "stop"},
       {"overlap", "auto"},
+      {"run_ahead", "0"},
       {"checked", "false"},
       {"seed", "0"},
   };
@@ -79,8 +80,8 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [name, mesh, workers, sync, transport,
                                 data_plane, buckets, reproducible, pipeline,
                                 elastic, timeouts, limits, on_stuck,
-                                on_unsubmitted, uneven, overlap, checked,
-                                seed] = spec;
+                                on_unsubmitted, uneven, overlap, run_ahead,
+                                checked, seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
                                 error_feedback] = buckets;
@@ -91,7 +92,7 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [elastic_axis, min_workers, wait] = elastic;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 12 + 5 + 1 + 8 + 3 + 6 + 4;
+  return 13 + 5 + 1 + 8 + 3 + 6 + 4;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -158,14 +159,15 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.on_unsubmitted = OnUnsubmitted::kIgnore; }},
       {"uneven", [](JobSpec& s) { s.uneven = Uneven::kJoin; }},
       {"overlap", [](JobSpec& s) { s.overlap = Overlap::kThread; }},
+      {"run_ahead", [](JobSpec& s) { s.run_ahead = 1; }},
       {"checked", [](JobSpec& s) { s.checked = true; }},
       {"seed",
        [](JobSpec& s) { s.seed = std::numeric_limits<uint64_t>::max(); }},
   };
 }
 
-// The spec that the change applies to: error feedback needs a cast, and
-// numbers of an elastic axis need the axis.
+// The spec that the change applies to: error feedback needs a cast, numbers of
+// an elastic axis need the axis, and run-ahead needs devices.
 JobSpec Before(const std::string& field) {
   JobSpec spec = Digits();
   const bool needs_axis =
@@ -174,6 +176,7 @@ JobSpec Before(const std::string& field) {
   if (field == "buckets.error_feedback") {
     spec.buckets.wire_dtype = DType::kBF16;
   }
+  if (field == "run_ahead") spec.transport = "nccl";
   return spec;
 }
 
@@ -355,6 +358,48 @@ std::vector<Fault> Faults() {
        [](JobSpec& s) { s.on_unsubmitted = static_cast<OnUnsubmitted>(3); }},
       {"uneven", [](JobSpec& s) { s.uneven = static_cast<Uneven>(0); }},
       {"overlap", [](JobSpec& s) { s.overlap = static_cast<Overlap>(0); }},
+      {"run_ahead", [](JobSpec& s) { s.run_ahead = 1; }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.run_ahead = -1;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.run_ahead = 3;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.sync = SyncMode::kNegotiated;
+         s.run_ahead = 1;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.sync = SyncMode::kReduceScatter;
+         s.run_ahead = 1;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.reproducible.leaves = 8;
+         s.run_ahead = 1;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.buckets.wire_dtype = DType::kBF16;
+         s.buckets.error_feedback = true;
+         s.run_ahead = 1;
+       }},
+      {"run_ahead",
+       [](JobSpec& s) {
+         s.transport = "nccl";
+         s.pipeline.schedule = PipelineSchedule::kGPipe;
+         s.run_ahead = 1;
+       }},
   };
 }
 

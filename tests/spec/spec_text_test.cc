@@ -205,6 +205,11 @@ std::vector<BadText> BadTexts() {
        "power of two"},
       {good + "sync: negotiated\nreproducible: {leaves: 8}\n", 4,
        "reproducible.leaves", "static"},
+      // Steps in flight.
+      {good + "run_ahead: 1\n", 3, "run_ahead", "transport: nccl"},
+      {good + "transport: nccl\nrun_ahead: 3\n", 4, "run_ahead", "0 to 2"},
+      {good + "transport: nccl\nsync: negotiated\nrun_ahead: 1\n", 5,
+       "run_ahead", "negotiated"},
       // Required fields.
       {"mesh: data=4\n", 1, "name", "missing"},
       {"\n\nname: x\n", 3, "mesh", "missing"},

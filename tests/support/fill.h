@@ -272,10 +272,10 @@ inline void Fill(Source& s, PipelineSpec& v) {
 inline void Fill(Source& s, JobSpec& v) {
   auto& [name, mesh, workers, sync, transport, data_plane, buckets,
          reproducible, pipeline, elastic, timeouts, limits, on_stuck,
-         on_unsubmitted, uneven, overlap, checked, seed] = v;
+         on_unsubmitted, uneven, overlap, run_ahead, checked, seed] = v;
   All(s, name, mesh, workers, sync, transport, buckets, reproducible, pipeline,
       elastic, timeouts, limits, on_stuck, on_unsubmitted, uneven, overlap,
-      checked, seed, data_plane);
+      checked, seed, data_plane, run_ahead);
 }
 
 inline void Fill(Source& s, protocol::Position& v) {

@@ -71,6 +71,8 @@ struct ElasticSpec {
 };
 
 struct JobSpec {
+  static constexpr int kRunAheadMax = 2;
+
   // 1 to 63 letters, digits, '.', '_' and '-'; begins with a letter or digit.
   // Workers' names follow the same rule.
   std::string name;
@@ -94,6 +96,12 @@ struct JobSpec {
   OnUnsubmitted on_unsubmitted = OnUnsubmitted::kWarn;
   Uneven uneven = Uneven::kStop;
   Overlap overlap = Overlap::kAuto;
+  // Steps that a worker may enqueue before its host has seen the verdict of the
+  // one before them: 0 to kRunAheadMax. Only with transport "nccl", whose
+  // devices decide verdicts. Buckets take run_ahead + 1 times the memory, and
+  // what a verdict asks of all ranks begins run_ahead steps later
+  // (docs/gradients.md).
+  int run_ahead = 0;
   // Members of a group compare each collective that they call on it.
   bool checked = false;
   uint64_t seed = 0;  // for the samples of each step: lockstep/samples.h

@@ -178,8 +178,9 @@ class LOCKSTEP_EXPORT Session {
 
   // The state changes within a step, as that of a generator of random numbers
   // or the statistics of a batch normalisation: it is copied at the end of each
-  // step, when Finish returns, and Recover restores it before a step is
-  // replayed. In host memory; small. Errors: InvalidArgument (unknown state, a
+  // step, when Finish, FinishAsync or Launch is called, and Recover restores
+  // what it was when the step with which training goes on began. In host
+  // memory; small. Errors: InvalidArgument (unknown state, a
   // slice).
   absl::Status SetStepScoped(StateId state);
 
