@@ -41,7 +41,10 @@ class LOCKSTEP_EXPORT DeviceStream : public Stream {
                                                             void* cuda_stream);
 
   // Blocks until all work enqueued through this object is in the CUDA stream:
-  // kernels that the caller launches afterwards run after it.
+  // kernels that the caller launches afterwards run after it. Returns the first
+  // error of that work that is known, until Synchronize has returned it. Then
+  // launch nothing that writes to gradients: a step that has not passed here
+  // may be rolled forward from them.
   virtual absl::Status AwaitQueued() = 0;
 };
 

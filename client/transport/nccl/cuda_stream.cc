@@ -12,6 +12,11 @@ void FirstError::Set(const absl::Status& error) {
   if (error_.ok()) error_ = error;
 }
 
+absl::Status FirstError::Get() const {
+  MutexLock lock(&mutex_);
+  return error_;
+}
+
 absl::Status FirstError::Take() {
   MutexLock lock(&mutex_);
   return std::exchange(error_, absl::OkStatus());

@@ -36,10 +36,11 @@ namespace lockstep::transport::nccl {
 class FirstError {
  public:
   void Set(const absl::Status& error);
+  absl::Status Get() const;
   absl::Status Take();
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -93,7 +94,10 @@ class CudaStream final : public DeviceStream {
   // Call before launching the caller's own work: blocks until every operation
   // enqueued so far is queued on the device; later work then runs after them.
   absl::StatusOr<CudaStreamHandle> Ready();
-  absl::Status AwaitQueued() override { return Ready().status(); }
+  absl::Status AwaitQueued() override {
+    absl::Status ready = Ready().status();
+    return ready.ok() ? error_->Get() : ready;
+  }
 
   // The capture that work enqueued now becomes part of; 0: none.
   CudaCaptureId capture() const;

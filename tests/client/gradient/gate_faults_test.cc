@@ -25,8 +25,10 @@ using transport::nccl::CudaStream;
 
 constexpr int kRanks = 2;
 
-// Each rank submits from a buffer, so the update may be enqueued before the
-// host knows the verdict; it adds w's gradient to the weights.
+// With odd seeds each rank submits from a buffer, so the update may be enqueued
+// before the host knows the verdict; else gradients are in their views, and the
+// host waits for the verdict if there is one set of buckets. The update adds
+// w's gradient to the weights.
 class EndingJob {
  public:
   EndingJob(ComputeFault fault, int run_ahead, uint64_t seed)
@@ -77,6 +79,8 @@ class EndingJob {
             }};
   }
 
+  bool in_views() const { return seed_ % 2 == 0; }
+
   void Post(const std::string& what) {
     MutexLock lock(&mutex_);
     said_ += what + "\n";
@@ -103,7 +107,6 @@ class EndingJob {
     const auto stream = job_.MakeStream(rank);
     const ArenaBuffer buffer = job_.Buffer(rank, {0, 0, 0});
     const ArenaBuffer weights = job_.Buffer(rank, {0, 0, 0});
-    float* const values = job_.Floats(buffer.data());
     float* const sums = job_.Floats(weights.data());
     for (uint64_t step = 0;; ++step) {
       if (step == end && !others_are_late) near_the_end.count_down();
@@ -112,11 +115,17 @@ class EndingJob {
                                    [this] { return has_failed_.load(); });
       }
       const auto value = static_cast<float>((rank + 1) * (step + 1));
+      if (!static_cast<CudaStream&>(*stream).AwaitQueued().ok()) break;
+      const auto view = engine.View(0);
+      if (!view.ok()) break;
+      const float* const reduced = job_.Floats(view->data());
+      float* const values =
+          job_.Floats(in_views() ? view->data() : buffer.data());
       job_.Enqueue(*stream, [values, value] { std::fill_n(values, 3, value); });
       absl::Status done =
-          engine.Submit(0, buffer.data(), buffer.bytes(), stream.get());
+          engine.Submit(0, in_views() ? nullptr : buffer.data(),
+                        in_views() ? 0 : buffer.bytes(), stream.get());
       if (!done.ok()) break;
-      const float* const reduced = job_.Floats(engine.View(0).data());
       const auto pending =
           engine.Finish({.samples = 1}, std::numeric_limits<double>::infinity(),
                         stream.get());

@@ -58,9 +58,9 @@ class FakeDevice final : public Device {
 
  private:
   absl::Status Enqueue(std::function<void()> kernel) {
-    const auto ready = stream_->Ready();
-    if (!ready.ok()) return ready.status();
-    gpus_.LaunchKernel(*ready, std::move(kernel));
+    absl::Status queued = stream_->AwaitQueued();
+    if (!queued.ok()) return queued;
+    gpus_.LaunchKernel(*stream_->Ready(), std::move(kernel));
     return absl::OkStatus();
   }
 
