@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
-      run_ahead_(plan::EndsByRecords(options_.plan) ? options_.run_ahead : 0),
+      run_ahead_(options_.run_ahead),
       executor_(*options_.executor),
       compute_(executor_.compute()),
       agreement_(options_.first_step),
@@ -146,6 +146,8 @@ absl::StatusOr<LayoutVersions::Layouts> Engine::MakeLayouts(plan::Plan plan) {
 absl::Status Engine::CheckRunAhead(const Layout& layout) const {
   if (run_ahead_ == 0) return absl::OkStatus();
   const char* what = nullptr;
+  if (!plan::EndsByRecords(layout.plan()))
+    what = "a plan whose steps the host decides";
   if (negotiates()) what = "sync: negotiated";
   if (options_.sharded) what = "sync: reduce_scatter";
   if (layout.store().FeedsBack()) what = "buckets.error_feedback";
@@ -590,15 +592,20 @@ std::shared_ptr<PendingVerdict::State> Engine::InProgress() const {
   return found != nullptr && found->launch == launch ? found : nullptr;
 }
 
-absl::Span<std::byte> Engine::View(int parameter) {
-  std::shared_ptr<PendingVerdict::State> in_progress;
+// Once the epoch has ended, the views of the next step may be those of the one
+// that is to be rolled forward.
+absl::StatusOr<absl::Span<std::byte>> Engine::View(int parameter) {
+  if (run_ahead_ == 0) return versions_->View(parameter);
+  AwaitStepBefore();
   {
     MutexLock lock(&mutex_);
-    if (!failure_.ok()) in_progress = InProgress();
+    if (rolled_forward_ != nullptr) {
+      return rolled_forward_->layout->store().View(parameter);
+    }
+    if (!failure_.ok()) return failure_;
+    if (!after_the_last_.ok()) return after_the_last_;
   }
-  return run_ahead_ == 0 || in_progress == nullptr
-             ? versions_->View(parameter)
-             : in_progress->layout->store().View(parameter);
+  return versions_->View(parameter);
 }
 
 absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
@@ -624,6 +631,8 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
         pending->layout->store().Contributed(static_cast<int>(p)));
   }
   if (passed->IsLast() && options_.on_last) options_.on_last(passed->ending);
+  MutexLock lock(&mutex_);
+  rolled_forward_ = std::move(pending);
   return passed;
 }
 

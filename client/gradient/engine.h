@@ -79,7 +79,7 @@ struct EngineOptions {
   EpochId epoch;
   uint64_t first_step = 0;
   // How many steps are enqueued before the host has acted on the verdict of an
-  // earlier one, where the device decides; else 0 is in effect.
+  // earlier one. Only where the device decides.
   int run_ahead = 0;
   Uneven uneven = Uneven::kStop;
   // On a device and in negotiated mode there is always a helper.
@@ -133,9 +133,10 @@ class Engine {
   // the comm queue.
   ~Engine();
 
-  // In the step in progress or, once the epoch has ended, in the step that this
-  // rank may roll forward.
-  absl::Span<std::byte> View(int parameter);
+  // In the step in progress or, once this rank has rolled a step forward, in
+  // that step. With run_ahead it may wait for a verdict, and is an error once
+  // the epoch has ended, or the last step.
+  absl::StatusOr<absl::Span<std::byte>> View(int parameter);
   DType DTypeOf(int parameter) const { return facts_[parameter].dtype; }
   uint32_t PlanIndexOf(int parameter) const {
     return facts_[parameter].plan_index;
@@ -392,6 +393,7 @@ class Engine {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a verdict: switches to the next revision if it takes effect now.
   void SwitchIfDue(const PendingVerdict::State& verdict);
+  void Switch();
   void NoteDecided();
   // The step is void: neither an update nor a failure.
   void EndVoid(PendingVerdict::State& verdict);
@@ -436,7 +438,7 @@ class Engine {
   };
 
   EngineOptions options_;
-  const int run_ahead_;  // in effect
+  const int run_ahead_;
   executor::Executor& executor_;
   transport::DeviceContext& compute_;
   std::vector<Fact> facts_;  // by parameter
@@ -461,6 +463,8 @@ class Engine {
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   // The step whose verdict was launched last.
   std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<PendingVerdict::State> rolled_forward_
+      ABSL_GUARDED_BY(mutex_);
   // Where the device decides: the newest steps, by the number of their launch.
   std::array<std::shared_ptr<PendingVerdict::State>, StepGate::kDepth> recent_
       ABSL_GUARDED_BY(mutex_);

@@ -243,7 +243,6 @@ void Engine::SwitchIfDue(const PendingVerdict::State& verdict) {
   {
     MutexLock lock(&mutex_);
     after = effects_.switches_after();
-    if (after == verdict.launch) effects_.Switched();
   }
   versions_->ForgetFormer();
   if (after != verdict.launch) {
@@ -252,6 +251,13 @@ void Engine::SwitchIfDue(const PendingVerdict::State& verdict) {
     if (verdict.is_prepared && !keeps) versions_->Release();
     return;
   }
+  Switch();
+  // Last: until then whoever begins the next step waits for this one.
+  MutexLock lock(&mutex_);
+  effects_.Switched();
+}
+
+void Engine::Switch() {
   const absl::StatusOr<bool> switched = versions_->Switch();
   // Where a stream follows the device, it may still read the former buckets.
   if (gate_of_steps_ == nullptr) versions_->ForgetFormer();

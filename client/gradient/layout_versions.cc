@@ -143,7 +143,8 @@ absl::StatusOr<bool> LayoutVersions::Switch() {
       current_.store(in_effect_[turn_].get(), std::memory_order_release);
       revision_.store(in_effect_[0]->revision().value,
                       std::memory_order_relaxed);
-      moved = on_moved_;
+      // With one for each step in flight, each step fetches its views.
+      if (in_effect_.size() == 1) moved = on_moved_;
     }
     released_.NotifyAll();
   }

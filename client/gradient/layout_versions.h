@@ -6,7 +6,8 @@
 //   steps         ─────────── 7, revision 1 ───────────▶ 8, revision 2
 //
 // A revision has a layout, with its buckets, for each step that may be in
-// flight; they take turns (Rotate).
+// flight; they take turns (Rotate). If it has several, a program fetches its
+// views in each step, and its handler is not called.
 //
 // No rank mixes two revisions. Prepare commits a rank to keep its staged
 // revision until the step's verdict, and the step summary says so; all ranks

@@ -56,15 +56,16 @@ class BoundGradients {
       if (!noted.ok()) return noted;
     }
     if (absl::Status sealed = bound.sync_->Seal(); !sealed.ok()) return sealed;
-    const auto bind = [sync = bound.sync_.get(), ids = bound.ids_] {
-      for (const auto& [parameter, id] : ids) {
-        parameter->BindGradient(sync->template Gradient<T>(id)->data());
-      }
-    };
-    bound.sync_->OnMoved(bind);
-    bind();
+    bound.sync_->OnMoved([sync = bound.sync_.get(), ids = bound.ids_] {
+      BindViews(*sync, ids).IgnoreError();  // there are views between steps
+    });
+    if (absl::Status has = bound.BindViews(); !has.ok()) return has;
     return bound;
   }
+
+  // Binds the gradients to the views of the step that begins. Needed in each
+  // step of a job with run_ahead.
+  absl::Status BindViews() { return BindViews(*sync_, ids_); }
 
   // For jobs whose ranks update slices: binds the values to the library's
   // memory, and this process updates its slice of each, until Settle.
@@ -104,8 +105,19 @@ class BoundGradients {
   GradientSync& sync() { return *sync_; }
 
  private:
+  using Ids = std::map<Parameter*, ParameterId>;
+
+  static absl::Status BindViews(GradientSync& sync, const Ids& ids) {
+    for (const auto& [parameter, id] : ids) {
+      const auto view = sync.template Gradient<T>(id);
+      if (!view.ok()) return view.status();
+      parameter->BindGradient(view->data());
+    }
+    return absl::OkStatus();
+  }
+
   std::unique_ptr<GradientSync> sync_;
-  std::map<Parameter*, ParameterId> ids_;
+  Ids ids_;
 };
 
 }  // namespace lockstep::digits

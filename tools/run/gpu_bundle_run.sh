@@ -18,13 +18,16 @@
 set -euo pipefail
 here="$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
+# GradientSync's engine, eager and captured: run-ahead 0, 1 and 2.
+readonly gradients=(gradients gradients-ahead-1 gradients-ahead-2)
+
 names() {
   local program
   for program in "$here"/bin/*; do
     [[ "${program##*/}" == gpu_facts ]] || printf '%s\n' "${program##*/}"
   done
   [[ ! -d "$here/demo" ]] || printf '%s\n' demo demo-pipe
-  [[ ! -x "$here/bin/nccl_processes_test" ]] || printf '%s\n' gradients windows
+  [[ ! -x "$here/bin/nccl_processes_test" ]] || printf '%s\n' "${gradients[@]}" windows
 }
 
 # The demonstration is several programs; it also trains as pipelines. Windows
@@ -36,7 +39,9 @@ run_one() {
       "$here/demo/lockstep-demo" --device cuda --mesh data=2,pipe=2 --schedule interleaved
       ;;
     nccl_processes_test) "$here/bin/$1" '--gtest_filter=-*Windows*:*Gradients*' ;;
-    gradients) "$here/bin/nccl_processes_test" '--gtest_filter=*Gradients*' ;;
+    gradients) "$here/bin/nccl_processes_test" '--gtest_filter=*Gradients' ;;
+    gradients-ahead-1) "$here/bin/nccl_processes_test" '--gtest_filter=*OneStepAhead' ;;
+    gradients-ahead-2) "$here/bin/nccl_processes_test" '--gtest_filter=*TwoStepsAhead' ;;
     windows) "$here/bin/nccl_processes_test" '--gtest_filter=*Windows*' ;;
     *) "$here/bin/$1" ;;
   esac

@@ -36,6 +36,9 @@
 // graph as the gate, which permits it only if the step has passed. Nothing else
 // in a graph may change registered state.
 //
+// In a job with run_ahead the body is called run_ahead + 1 times, and launches
+// use the graphs in turn (docs/gradients.md, "Captured steps").
+//
 // All ranks capture, and launch, the same steps: NCCL operations are captured
 // on all ranks of a communicator or on none, and the launches of all ranks
 // communicate with each other. Eager steps are allowed in between, on all
@@ -75,7 +78,8 @@ class LOCKSTEP_EXPORT CapturedStep {
 
   // Runs one step after the work enqueued on `stream`: the body's Submits and
   // FinishAsync. Later work on `stream` starts after the graph. Blocks until
-  // the host has completed the previous step. Errors: FailedPrecondition once
+  // the host has completed the previous step or, in a job with run_ahead, the
+  // one run_ahead + 1 before. Errors: FailedPrecondition once
   // it is stale, or in the middle of another step; as FinishAsync.
   absl::StatusOr<PendingVerdict> Launch(const FinishOptions& options,
                                         Stream& stream);

@@ -27,14 +27,15 @@
 //
 // docs/gradients.md describes what a step computes, and each mode: "Negotiated
 // mode", "Reduce-scatter mode", "Reproducible leaves", "Uneven data", "Buckets
-// that move", "Overlap", "Half-precision wire types", "Device memory",
-// "Captured steps".
+// that move", "Overlap", "Half-precision wire types", "Device memory", "Steps
+// in flight", "Captured steps".
 //
 // Threads: Submit may be called from any thread, for one parameter by one
 //          thread at a time. All other calls are made from one thread, with no
 //          concurrent Submit.
 // Ownership: the session must outlive this object. Views are valid as long as
-//          this object or, with OnMoved, until the handler has returned. Before
+//          this object or, with OnMoved, until the handler has returned. In a
+//          job with run_ahead they are those of one step. Before
 //          destruction, streams must have passed everything submitted on them
 //          and every PendingVerdict::Wait must have returned. A rank whose
 //          GradientSync is destroyed takes part in no further step: if another
@@ -172,6 +173,9 @@ class LOCKSTEP_EXPORT GradientSync {
   // A view of the parameter's gradient in its bucket: row-major, aligned to 64
   // bytes, zeroed by Seal. Without OnMoved the view stays valid as long as this
   // object, and the first call may wait for a verdict that is being exchanged.
+  // In a job with run_ahead each step has other views: call it in every step,
+  // after FinishAsync of the step before; it may wait for a verdict. Then it
+  // fails as a step call does, but for a step that Recover rolls forward.
   // Assign the view to a variable before a range-for over it: in C++20 the loop
   // outlives a temporary StatusOr. Errors: FailedPrecondition before Seal;
   // InvalidArgument for an unknown parameter, for a T whose size differs from
@@ -192,7 +196,7 @@ class LOCKSTEP_EXPORT GradientSync {
   // thread that waits in Finish. It may call Gradient and no other method of
   // this object, and must not throw. With steps in flight it may run
   // concurrently with the caller's thread: then only work on the stream may use
-  // what it changes.
+  // what it changes. In a job with run_ahead it never runs.
   //
   // Call OnMoved before the first Gradient. A later call replaces the handler.
   // A null function forbids moves from now on; that call may wait for a verdict
@@ -316,8 +320,9 @@ class LOCKSTEP_EXPORT GradientSync {
   // As Finish, without waiting: later work on `stream` starts after the verdict
   // and can read its scalars. The next step's Submits and Finish must be on
   // that stream, or follow PendingVerdict::Wait. Several steps may be in flight
-  // on it. VerdictScalars::clip is UpdateFactor(max_norm); all ranks that call
-  // FinishAsync must pass the same max_norm.
+  // on it; in device memory the Submits of a step wait for the verdict of the
+  // one run_ahead + 1 before. VerdictScalars::clip is UpdateFactor(max_norm);
+  // all ranks that call FinishAsync must pass the same max_norm.
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 
@@ -333,7 +338,8 @@ class LOCKSTEP_EXPORT GradientSync {
       Stream& stream, absl::FunctionRef<absl::Status()> body);
 
   // The number of the step in progress, which is also the number of steps
-  // committed so far, in all epochs of the job.
+  // committed so far, in all epochs of the job, of which the host has seen the
+  // verdict.
   uint64_t step() const;
 
   // Parameter names, indexed by ParameterId::index.

@@ -52,7 +52,8 @@ enum class RecoveryKind : uint8_t {
   // applied it.
   kReplay = 1,
   // Apply the gradients of the step in progress, which are in their buckets,
-  // with `verdict`: others have.
+  // with `verdict`: others have. In a job with run_ahead fetch the views again
+  // (GradientSync::Gradient): they are those of this step.
   kRollForward,
   // This rank's state, or other ranks' that nobody else has, is lost: the state
   // comes from other ranks or from a checkpoint, by StateReplicas::Resume.

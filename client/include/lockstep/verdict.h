@@ -62,7 +62,9 @@ struct LOCKSTEP_EXPORT Verdict {
   std::vector<bool> contributed;
 
   // True if the step is the last, on all ranks: apply the update, leave the
-  // loop, call Session::Leave. Further step calls are Cancelled.
+  // loop, call Session::Leave. Further step calls are Cancelled. In a job with
+  // run_ahead the host may see this after it has enqueued further steps, which
+  // are void.
   bool IsLast() const { return ending != Ending::kNone; }
 
   // True if the epoch ends with this step, on all ranks, because workers wait

@@ -1,5 +1,7 @@
 #include "examples/digits/device/device_training.h"
 
+#include <cstddef>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -39,30 +41,66 @@ class Worker {
     return absl::OkStatus();
   }
 
-  // Returns the loss, and whether the step was the last of all ranks.
-  absl::StatusOr<double> Step(int64_t step, bool* was_last) {
+  // Enqueues a step, then waits for the one that ended run_ahead() steps
+  // before. False once no more are to be enqueued.
+  absl::StatusOr<bool> Step(int64_t step) {
+    const absl::Status enqueued = Enqueue(step);
+    // With run-ahead the host learns that a step was the last, or was behind
+    // the last, after it has enqueued it.
+    if (absl::IsCancelled(enqueued) && run_ahead() > 0) {
+      over_ = enqueued;
+      return false;
+    }
+    if (!enqueued.ok()) return enqueued;
+    if (in_flight_.size() <= run_ahead()) return true;
+    const absl::Status ended = AwaitFirst();
+    if (!ended.ok()) return ended;
+    return !was_last_;
+  }
+
+  // Of the step that was enqueued last. Waits for it.
+  absl::StatusOr<double> Loss() { return network_->FetchLoss(); }
+
+  // Waits for the steps in flight. Those behind the last are void.
+  absl::Status End() {
+    while (!in_flight_.empty()) {
+      const absl::Status ended = AwaitFirst();
+      if (!ended.ok() && !was_last_) return ended;
+    }
+    if (!over_.ok() && !was_last_) return over_;
+    return network_->FetchWeights();
+  }
+
+  size_t run_ahead() const {
+    return static_cast<size_t>(session_.spec().run_ahead);
+  }
+
+ private:
+  using Bound = BoundGradients<T, DeviceNetwork<T>>;
+
+  absl::Status Enqueue(int64_t step) {
     std::vector<int> rows;
     for (const int64_t sample : samples_(step)) {
       rows.push_back(training_set_.rows[sample]);
     }
-    absl::Status done = Compute(rows);
+    absl::Status done;
+    if (run_ahead() > 0) done = bound_->BindViews();
+    if (done.ok()) done = Compute(rows);
     if (!done.ok()) return done;
     absl::StatusOr<PendingVerdict> pending = bound_->sync().FinishAsync(
         {.samples = static_cast<double>(rows.size())},
         /*max_norm=*/std::numeric_limits<double>::infinity(), device_.stream());
     if (!pending.ok()) return pending.status();
-    done = network_->Update(pending->scalars());
-    absl::StatusOr<lockstep::Verdict> verdict = pending->Wait();
-    if (!verdict.ok()) return verdict.status();
-    if (!done.ok()) return done;
-    *was_last = verdict->IsLast();
-    return network_->FetchLoss();
+    in_flight_.push_back(*std::move(pending));
+    return network_->Update(in_flight_.back().scalars());
   }
 
-  absl::Status End() { return network_->FetchWeights(); }
-
- private:
-  using Bound = BoundGradients<T, DeviceNetwork<T>>;
+  absl::Status AwaitFirst() {
+    const absl::StatusOr<lockstep::Verdict> verdict = in_flight_.front().Wait();
+    in_flight_.pop_front();
+    if (verdict.ok()) was_last_ |= verdict->IsLast();
+    return verdict.status();
+  }
 
   absl::Status Compute(const std::vector<int>& rows) {
     if (session_.spec().sync == SyncMode::kNegotiated) {
@@ -83,7 +121,13 @@ class Worker {
   Device& device_;
   std::unique_ptr<DeviceNetwork<T>> network_;
   std::unique_ptr<Bound> bound_;
+  std::deque<PendingVerdict> in_flight_;
+  bool was_last_ = false;
+  absl::Status over_;  // why no step could be enqueued
 };
+
+// With run-ahead a loss is fetched this often: that waits for the device.
+constexpr int64_t kStepsPerLoss = 10;
 
 }  // namespace
 
@@ -95,11 +139,17 @@ absl::Status TrainOnDevice(
     const std::function<void(int64_t step, double loss)>& after_update) {
   Worker<T> worker(recipe, training_set, samples, session, device);
   if (absl::Status begun = worker.Begin(&network); !begun.ok()) return begun;
-  bool was_last = false;
-  for (int64_t step = 0; step < recipe.steps && !was_last; ++step) {
-    const absl::StatusOr<double> loss = worker.Step(step, &was_last);
+  bool goes_on = true;
+  for (int64_t step = 0; step < recipe.steps && goes_on; ++step) {
+    const absl::StatusOr<bool> enqueued = worker.Step(step);
+    if (!enqueued.ok()) return enqueued.status();
+    goes_on = *enqueued;
+    const bool is_shown =
+        worker.run_ahead() == 0 || (step + 1) % kStepsPerLoss == 0;
+    if (!after_update || !is_shown) continue;
+    const absl::StatusOr<double> loss = worker.Loss();
     if (!loss.ok()) return loss.status();
-    if (after_update) after_update(step, *loss);
+    after_update(step, *loss);
   }
   return worker.End();
 }

@@ -4,7 +4,9 @@
 //   host    └ enqueues all of it ─────────── FinishAsync ──┘  └ Wait
 //
 // The update is enqueued after the verdict and reads its scalars: no weight
-// changes in a step that the host has not seen committed.
+// changes in a step that the device has not seen committed. In a job with
+// run_ahead the host waits for the verdict of an earlier step, and reports only
+// some losses.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_

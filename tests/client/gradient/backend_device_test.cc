@@ -96,7 +96,7 @@ TEST_F(DeviceStepTest, AnUpdateMayBeLaunchedRightAfterFinishAsync) {
       backend_.gpus().LaunchKernel(
           mine.handle, [scalars = reinterpret_cast<const VerdictScalars*>(
                             job.Reach((*pending)->scalars())),
-                        reduced = job.Floats(job.engine(rank).View(0).data()),
+                        reduced = job.Floats(job.engine(rank).View(0)->data()),
                         weights = job.Floats(mine.weights.data())] {
             if (!MayUpdate(*scalars)) return;
             for (int i = 0; i < 3; ++i) weights[i] += reduced[i];

@@ -151,7 +151,7 @@ TEST(GroundDrillTest, FindsEveryMistake) {
 TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {
   FakeGpuBackend backend;
   BackendJob job(&backend, {.world = 1, .parameters = kThree});
-  const volatile std::byte* gradient = job.engine(0).View(0).data();
+  const volatile std::byte* gradient = job.engine(0).View(0)->data();
   EXPECT_DEATH((void)*gradient, "");
 }
 

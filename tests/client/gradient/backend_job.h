@@ -140,13 +140,13 @@ class BackendJob {
   }
   float* Floats(const void* at) { return reinterpret_cast<float*>(Reach(at)); }
   void Put(int rank, int parameter, const std::vector<float>& values) {
-    Put(engine(rank).View(parameter).data(), values);
+    Put(engine(rank).View(parameter)->data(), values);
   }
   void Put(void* at, const std::vector<float>& values) {
     std::copy(values.begin(), values.end(), Floats(at));
   }
   std::vector<float> Get(int rank, int parameter) {
-    const absl::Span<std::byte> view = engine(rank).View(parameter);
+    const absl::Span<std::byte> view = *engine(rank).View(parameter);
     return Get(view.data(), view.size() / sizeof(float));
   }
   std::vector<float> Get(const void* at, size_t count) {

@@ -42,7 +42,7 @@ class CaptureRank {
     engine().EndNoSync();
     Fill(buffer_.data(), 4, 3);
     if (done.ok()) done = SubmitBuffer();
-    Fill(engine().View(0).data(), 3, 1);
+    Fill(engine().View(0)->data(), 3, 1);
     if (done.ok()) done = engine().Submit(0, nullptr, 0, stream_.get());
     if (!done.ok()) return done;
     auto verdict = engine().Finish(options, kMaxNorm, stream_.get());
@@ -92,7 +92,7 @@ class CaptureRank {
         reinterpret_cast<const VerdictScalars*>(job_.Reach(state->scalars()));
     auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
     const auto* const gradient =
-        reinterpret_cast<const float*>(job_.Reach(engine().View(0).data()));
+        reinterpret_cast<const float*>(job_.Reach(engine().View(0)->data()));
     eager_.push_back(state);
     job_.Enqueue(*stream_, [verdict, weights, gradient] {
       if (!MayUpdate(*verdict)) return;

@@ -158,7 +158,7 @@ class EngineJob {
 
 template <typename T>
 absl::Span<T> ViewAs(Engine& engine, int parameter) {
-  const absl::Span<std::byte> bytes = engine.View(parameter);
+  const absl::Span<std::byte> bytes = *engine.View(parameter);
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 

@@ -348,21 +348,21 @@ TEST_P(EngineDTypes, ReduceExactly) {
     }
   };
   job.Run([&](int rank, Engine& engine) {
-    store(engine.View(0), rank + 1);
-    store(engine.View(1), 2 * rank + 1);
+    store(*engine.View(0), rank + 1);
+    store(*engine.View(1), 2 * rank + 1);
     ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
     ASSERT_TRUE(engine.Submit(1, nullptr, 0, nullptr).ok());
     const auto verdict = FinishAndWait(engine);
     ASSERT_TRUE(verdict.ok()) << verdict.status();
-    std::vector<std::byte> expected(engine.View(0).size());
+    std::vector<std::byte> expected(engine.View(0)->size());
     store(absl::MakeSpan(expected), 10);
     EXPECT_EQ(
-        std::memcmp(expected.data(), engine.View(0).data(), expected.size()),
+        std::memcmp(expected.data(), engine.View(0)->data(), expected.size()),
         0);
-    expected.resize(engine.View(1).size());
+    expected.resize(engine.View(1)->size());
     store(absl::MakeSpan(expected), 4);
     EXPECT_EQ(
-        std::memcmp(expected.data(), engine.View(1).data(), expected.size()),
+        std::memcmp(expected.data(), engine.View(1)->data(), expected.size()),
         0);
     EXPECT_DOUBLE_EQ(verdict->global_norm, std::sqrt(257 * 100.0 + 9 * 16.0));
   });

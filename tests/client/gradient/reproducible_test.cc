@@ -145,7 +145,7 @@ class ReproducibleTest : public testing::TestWithParam<BackendKind> {
   static void SubmitLeaf(BackendJob& job, Engine& engine, int rank, int p,
                          const Bytes& gradient, bool from_buffer) {
     ArenaBuffer buffer;
-    std::byte* at = engine.View(p).data();
+    std::byte* at = engine.View(p)->data();
     if (from_buffer) {
       buffer = job.Buffer(rank, std::vector<float>(gradient.size() / 4 + 1));
       at = buffer.data();
@@ -172,7 +172,7 @@ class ReproducibleTest : public testing::TestWithParam<BackendKind> {
     EXPECT_TRUE(verdict.ok()) << verdict.status();
     Outcome outcome{.norm = verdict.ok() ? verdict->global_norm : -1};
     for (size_t p = 0; p < kMixed.size(); ++p) {
-      const std::byte* at = job.Reach(engine.View(static_cast<int>(p)).data());
+      const std::byte* at = job.Reach(engine.View(static_cast<int>(p))->data());
       outcome.gradients.emplace_back(at, at + BytesOf(static_cast<int>(p)));
     }
     return outcome;

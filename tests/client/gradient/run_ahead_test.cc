@@ -59,7 +59,9 @@ class RunAheadTest : public testing::TestWithParam<Case> {
         const FinishOptions& options = {.samples = 1}) {
       const auto value = static_cast<float>((rank_ + 1) * (++steps_));
       for (const int p : {1, 0}) {
-        const absl::Span<std::byte> view = engine_.View(p);
+        const auto got = engine_.View(p);
+        if (!got.ok()) return got.status();
+        const absl::Span<std::byte> view = *got;
         std::byte* const at = in_views() ? view.data() : buffers_[p].data();
         const size_t count = view.size() / sizeof(float);
         float* const to = job_.Floats(at);
@@ -69,7 +71,7 @@ class RunAheadTest : public testing::TestWithParam<Case> {
                            in_views() ? 0 : view.size(), stream_.get());
         if (!done.ok()) return done;
       }
-      const float* const reduced = job_.Floats(engine_.View(0).data());
+      const float* const reduced = job_.Floats(engine_.View(0)->data());
       auto pending = engine_.Finish(
           options, std::numeric_limits<double>::infinity(), stream_.get());
       if (!pending.ok()) return pending;
@@ -207,6 +209,20 @@ TEST_P(RunAheadTest, ADrainEndsWithTheNewestStepInFlight) {
   });
   EXPECT_EQ(ends[0], static_cast<uint64_t>(ahead()) + 1);
   EXPECT_EQ(ends[1], ends[0]);
+}
+
+// They may be those of a step that is to be rolled forward.
+TEST_P(RunAheadTest, ThereAreNoViewsOnceTheEpochHasEnded) {
+  job_.Run([&](int r, Engine&) {
+    Rank rank(&job_, r);
+    for (int step = 0; step < 4; ++step) ASSERT_TRUE(rank.Step().ok());
+    EXPECT_EQ(rank.stream().Synchronize(), absl::OkStatus());
+  });
+  job_.AbortAll(absl::AbortedError("over"));
+  for (int r = 0; r < 2; ++r) {
+    const auto view = job_.engine(r).View(0);
+    EXPECT_EQ(view.ok(), ahead() == 0) << view.status();
+  }
 }
 
 TEST_P(RunAheadTest, GraphsOfAStepRunBackToBack) {

@@ -260,7 +260,7 @@ TEST_P(ShardedTest, StepsInFlightGatherBehindTheirUpdates) {
       for (int p = 0; p < kSlicedCount; ++p) {
         const plan::Slice slice = engine.SliceOf(p);
         const auto* const gradient =
-            reinterpret_cast<const float*>(job.Reach(engine.View(p).data()));
+            reinterpret_cast<const float*>(job.Reach(engine.View(p)->data()));
         auto* const value =
             reinterpret_cast<float*>(job.Reach(engine.Value(p).data()));
         job.Enqueue(*stream, [=] {

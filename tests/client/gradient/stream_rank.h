@@ -39,7 +39,7 @@ class StreamRank {
     Engine& engine = job_.engine(rank_);
     const float value = static_cast<float>((rank_ + 1) * (step + 1));
     for (int p = all ? 2 : 1; p >= 0; --p) {
-      const absl::Span<std::byte> view = engine.View(p);
+      const absl::Span<std::byte> view = *engine.View(p);
       auto* const at = reinterpret_cast<float*>(job_.Reach(view.data()));
       const size_t count = view.size() / sizeof(float);
       job_.Enqueue(*stream_,
@@ -78,7 +78,7 @@ class StreamRank {
   // has work.
   void Fetch() {
     gradient_ = reinterpret_cast<const float*>(
-        job_.Reach(job_.engine(rank_).View(0).data()));
+        job_.Reach(job_.engine(rank_).View(0)->data()));
   }
 
  private:

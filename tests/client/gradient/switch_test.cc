@@ -133,7 +133,7 @@ class SwitchTest : public testing::Test {
   }
   static void CheckReduced(Engine& engine, uint64_t step) {
     for (int p = 0; p < kParameters; ++p) {
-      const absl::Span<std::byte> view = engine.View(p);
+      const absl::Span<std::byte> view = *engine.View(p);
       const auto* data = reinterpret_cast<const float*>(view.data());
       const std::vector<float> values(data, data + view.size() / 4);
       ASSERT_EQ(values.size(), static_cast<size_t>(kSizes[p]));
@@ -247,7 +247,7 @@ TEST_F(SwitchTest, AHandlerRunsBeforeTheVerdictIsReturned) {
     std::vector<absl::Span<std::byte>> views;
     const auto fetch = [&] {
       views.clear();
-      for (int p = 0; p < kParameters; ++p) views.push_back(engine.View(p));
+      for (int p = 0; p < kParameters; ++p) views.push_back(*engine.View(p));
     };
     fetch();
     engine.OnMoved(fetch);
@@ -264,7 +264,7 @@ TEST_F(SwitchTest, AHandlerRunsBeforeTheVerdictIsReturned) {
       for (int p = 0; p < kParameters; ++p) {
         const auto* data = reinterpret_cast<const float*>(views[p].data());
         EXPECT_EQ(*data, SumOf(p, step)) << step;
-        EXPECT_EQ(views[p].data(), engine.View(p).data());
+        EXPECT_EQ(views[p].data(), engine.View(p)->data());
       }
     }
     EXPECT_EQ(engine.revision(), Revision{2});
@@ -307,7 +307,7 @@ TEST_F(SwitchTest, ARankThatCannotMoveKeepsAllInTheRevisionBefore) {
   Begin();
   const plan::Plan next = *plan::Recut(FirstPlan(), kPolicy, {0, 2, 4, 1, 3});
   Run([&](int rank, Engine& engine) {
-    if (rank == 1) engine.View(0);  // without a handler
+    if (rank == 1) (void)engine.View(0);  // without a handler
     if (rank != 1) engine.OnMoved([] {});
     EXPECT_EQ(engine.Stage(next).code(),
               rank == 1 ? absl::StatusCode::kFailedPrecondition

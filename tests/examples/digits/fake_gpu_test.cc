@@ -44,6 +44,7 @@ struct Setting {
   int world;
   SyncMode sync;
   int64_t steps;
+  int run_ahead = 0;
 };
 
 class FakeGpuDigits : public testing::TestWithParam<Setting> {
@@ -52,6 +53,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
     recipe_.steps = GetParam().steps;
     spec_.mesh = {{{"data", GetParam().world}}};
     spec_.sync = GetParam().sync;
+    spec_.run_ahead = GetParam().run_ahead;
     spec_.buckets = {.first_bytes_max = 8 << 10, .bytes_max = 32 << 10};
     spec_.timeouts.join = absl::Seconds(60);
     spec_.timeouts.resume = absl::Seconds(60);  // for slow machines
@@ -144,13 +146,17 @@ INSTANTIATE_TEST_SUITE_P(Jobs, FakeGpuDigits,
                          testing::Values(Setting{1, SyncMode::kStatic, 4},
                                          Setting{2, SyncMode::kStatic, 8},
                                          Setting{4, SyncMode::kStatic, 4},
-                                         Setting{2, SyncMode::kNegotiated, 4}),
+                                         Setting{2, SyncMode::kNegotiated, 4},
+                                         Setting{2, SyncMode::kStatic, 8, 1},
+                                         Setting{2, SyncMode::kStatic, 9, 2}),
                          [](const testing::TestParamInfo<Setting>& info) {
                            return std::string(info.param.sync ==
                                                       SyncMode::kStatic
                                                   ? "Static"
                                                   : "Negotiated") +
-                                  "Of" + std::to_string(info.param.world);
+                                  "Of" + std::to_string(info.param.world) +
+                                  "Ahead" +
+                                  std::to_string(info.param.run_ahead);
                          });
 
 }  // namespace

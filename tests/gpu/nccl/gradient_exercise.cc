@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -82,7 +83,8 @@ class GradientRank {
         place_(place),
         shape_(shape),
         parameters_(ParametersOf(shape)),
-        arena_(transport::nccl::MakeCudaArena(tables.nccl, tables.cuda)) {
+        arena_(transport::nccl::MakeCudaArena(tables.nccl, tables.cuda)),
+        batches_(static_cast<size_t>(shape.run_ahead) + 2) {
     for (int p = 0; p < shape.parameters; ++p) {
       offsets_.push_back(elements_);
       elements_ += ElementsOf(shape, p);
@@ -91,7 +93,8 @@ class GradientRank {
   ~GradientRank() {
     if (stream_ != nullptr) (void)stream_->Synchronize();
     engine_.reset();
-    for (void* memory : {batches_[0], batches_[1], read_}) {
+    batches_.push_back(read_);
+    for (void* memory : batches_) {
       if (memory != nullptr) tables_.cuda->FreeHost(memory);
     }
   }
@@ -107,7 +110,9 @@ class GradientRank {
     if (!weights.ok()) return weights.status();
     weights_ = *std::move(weights);
     absl::Status made;
-    for (void** memory : {&batches_[0], &batches_[1], &read_}) {
+    std::vector<void**> pinned{&read_};
+    for (void*& batch : batches_) pinned.push_back(&batch);
+    for (void** memory : pinned) {
       made.Update(Check(*tables_.cuda, tables_.cuda->HostAlloc(memory, bytes()),
                         "HostAlloc"));
     }
@@ -134,55 +139,67 @@ class GradientRank {
     return cost;
   }
 
-  // The host enqueues each step before it looks at the one before.
+  // The host enqueues each step, and run_ahead more, before it looks at the one
+  // before.
   absl::StatusOr<Cost> TrainAhead() {
     Cost cost;
-    std::shared_ptr<PendingVerdict::State> before;
+    std::deque<std::shared_ptr<PendingVerdict::State>> in_flight;
     uint64_t step = engine_->step();
     const absl::Time begun = absl::Now();
     for (int i = 0; i < shape_.steps; ++i, ++step) {
       Load(step);
       const auto pending = EnqueueStep({.samples = 1}, &cost);
       if (!pending.ok()) return pending.status();
-      if (before != nullptr) {
-        if (auto v = before->Wait(); !v.ok()) return v.status();
+      in_flight.push_back(*pending);
+      if (absl::Status over = AwaitAllBut(shape_.run_ahead + 1, &in_flight);
+          !over.ok()) {
+        return over;
       }
-      before = *pending;
       ++cost.steps;
     }
-    if (auto verdict = before->Wait(); !verdict.ok()) return verdict.status();
+    absl::Status over = AwaitAllBut(0, &in_flight);
+    if (!over.ok()) return over;
     cost.all = absl::Now() - begun;
     absl::Status right = ExpectWeights(step - 1);
     if (!right.ok()) return right;
     return cost;
   }
 
+  // Each launch before it looks at the one run_ahead before.
   absl::StatusOr<Cost> TrainCaptured() {
     uint64_t step = engine_->step();
-    std::shared_ptr<PendingVerdict::State> captured;  // owns its scalars
+    // Of each step that may be in flight; they own their scalars.
+    std::vector<std::shared_ptr<PendingVerdict::State>> captured;
     const auto graph = engine_->Capture(*stream_, [&]() -> absl::Status {
       Cost ignored;
-      batch_ = batches_[0];
+      batch_ = batches_[captured.size()];
       const auto pending = EnqueueStep({}, &ignored);
       if (!pending.ok()) return pending.status();
-      captured = *pending;
+      captured.push_back(*pending);
       return absl::OkStatus();
     });
     if (!graph.ok()) return graph.status();
     Cost cost;
+    std::deque<std::shared_ptr<PendingVerdict::State>> in_flight;
+    const absl::Time begun = absl::Now();
     for (int i = 0; i < shape_.steps; ++i, ++step) {
-      Fill(batches_[0], step);
-      const absl::Time begun = absl::Now();
+      // A graph reads the batch of its capture. The former launch that did so
+      // has been waited for.
+      Fill(batches_[i % captured.size()], step);
+      const absl::Time launched = absl::Now();
       const auto pending = engine_->Launch(*graph, {.samples = 1}, *stream_);
-      cost.finish += absl::Now() - begun;
+      cost.finish += absl::Now() - launched;
       if (!pending.ok()) return pending.status();
-      if (auto verdict = (*pending)->Wait(); !verdict.ok()) {
-        return verdict.status();
-      }
-      cost.all += absl::Now() - begun;
+      in_flight.push_back(*pending);
       ++cost.steps;
-      if (absl::Status right = ExpectWeights(step); !right.ok()) return right;
+      absl::Status right = AwaitAllBut(shape_.run_ahead, &in_flight);
+      if (right.ok() && in_flight.empty()) right = ExpectWeights(step);
+      if (!right.ok()) return right;
     }
+    absl::Status right = AwaitAllBut(0, &in_flight);
+    cost.all = absl::Now() - begun;
+    if (right.ok()) right = ExpectWeights(step - 1);
+    if (!right.ok()) return right;
     return cost;
   }
 
@@ -190,6 +207,17 @@ class GradientRank {
   int buckets() const { return buckets_; }
 
  private:
+  static absl::Status AwaitAllBut(
+      int count,
+      std::deque<std::shared_ptr<PendingVerdict::State>>* in_flight) {
+    while (static_cast<int>(in_flight->size()) > count) {
+      auto verdict = in_flight->front()->Wait();
+      in_flight->pop_front();
+      if (!verdict.ok()) return verdict.status();
+    }
+    return absl::OkStatus();
+  }
+
   size_t bytes() const { return elements_ * sizeof(float); }
   float* WeightOf(int p) const {
     return weights_.as<float>().data() + offsets_[p];
@@ -227,6 +255,7 @@ class GradientRank {
     executor_ = *std::move(executor);
     gradient::EngineOptions options{
         .epoch = {1},
+        .run_ahead = shape_.run_ahead,
         .plan = *std::move(plan),
         .rank = place_.rank,
         .executor = executor_,
@@ -251,7 +280,7 @@ class GradientRank {
   }
 
   void Load(uint64_t step) {
-    batch_ = batches_[step % 2];
+    batch_ = batches_[step % batches_.size()];
     Fill(batch_, step);
   }
   void Fill(void* batch, uint64_t step) {
@@ -268,7 +297,9 @@ class GradientRank {
     for (int p = shape_.parameters - 1; p >= 0; --p) {
       const auto handle = stream_->Ready();
       if (!handle.ok()) return handle.status();
-      const absl::Span<std::byte> view = engine_->View(p);
+      const auto got = engine_->View(p);
+      if (!got.ok()) return got.status();
+      const absl::Span<std::byte> view = *got;
       absl::Status done =
           Check(cuda,
                 cuda.MemcpyAsync(view.data(),
@@ -280,6 +311,12 @@ class GradientRank {
       cost->submits += absl::Now() - begun;
       if (!done.ok()) return done;
     }
+    std::vector<absl::Span<std::byte>> reduced;
+    for (int p = 0; p < shape_.parameters; ++p) {
+      const auto view = engine_->View(p);
+      if (!view.ok()) return view.status();
+      reduced.push_back(*view);
+    }
     const absl::Time begun = absl::Now();
     auto pending = engine_->Finish(options, kNoClipping, stream_.get());
     cost->finish += absl::Now() - begun;
@@ -287,7 +324,7 @@ class GradientRank {
     const auto handle = stream_->Ready();
     if (!handle.ok()) return handle.status();
     for (int p = 0; p < shape_.parameters; ++p) {
-      const absl::Span<std::byte> view = engine_->View(p);
+      const absl::Span<std::byte> view = reduced[p];
       absl::Status done =
           Check(cuda,
                 tables_.kernels->CommitCopy((*pending)->scalars(), view.data(),
@@ -333,8 +370,8 @@ class GradientRank {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<CudaStream> stream_;
   ArenaBuffer weights_;
-  void* batches_[2] = {};
-  void* batch_ = nullptr;  // of the step being enqueued
+  std::vector<void*> batches_;  // one more than steps may be in flight
+  void* batch_ = nullptr;       // of the step being enqueued
   void* read_ = nullptr;
   std::shared_ptr<executor::Executor> executor_;
   std::unique_ptr<Engine> engine_;

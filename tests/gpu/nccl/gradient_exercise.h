@@ -24,6 +24,7 @@ struct GradientShape {
   size_t elements = 20'000;  // of a parameter, on average
   int64_t bucket_bytes = 512 << 10;
   int steps = 6;
+  int run_ahead = 0;
 };
 
 // Trains with blocking steps, with steps on a stream that the host does not

@@ -73,6 +73,12 @@ absl::StatusOr<std::string> Do(const std::string& what, const Place& place) {
   if (what == "abort") return AbortOften(*tables, place);
   if (what == "windows") return MoveThroughWindows(*tables, place);
   if (what == "gradients") return SynchroniseGradients(*tables, place, {});
+  if (what == "gradients-ahead-1") {
+    return SynchroniseGradients(*tables, place, {.run_ahead = 1});
+  }
+  if (what == "gradients-ahead-2") {
+    return SynchroniseGradients(*tables, place, {.run_ahead = 2});
+  }
   if (what == "many-gradients") {
     return SynchroniseGradients(*tables, place, kManyParameters);
   }
@@ -157,6 +163,18 @@ TEST_F(ProcessesTest, TwoRanksSynchroniseGradients) {
 }
 TEST_F(ProcessesTest, FourRanksSynchroniseGradients) {
   ExpectAllOk("gradients", 4);
+}
+TEST_F(ProcessesTest, OneRankSynchronisesGradientsOneStepAhead) {
+  ExpectAllOk("gradients-ahead-1", 1);
+}
+TEST_F(ProcessesTest, TwoRanksSynchroniseGradientsOneStepAhead) {
+  ExpectAllOk("gradients-ahead-1", 2);
+}
+TEST_F(ProcessesTest, OneRankSynchronisesGradientsTwoStepsAhead) {
+  ExpectAllOk("gradients-ahead-2", 1);
+}
+TEST_F(ProcessesTest, TwoRanksSynchroniseGradientsTwoStepsAhead) {
+  ExpectAllOk("gradients-ahead-2", 2);
 }
 TEST_F(ProcessesTest, OneRankSynchronisesManyGradients) {
   ExpectAllOk("many-gradients", 1);

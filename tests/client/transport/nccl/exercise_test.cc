@@ -111,13 +111,17 @@ TEST(GpuExerciseTest, ReplaysAGraph) {
 }
 
 TEST(GpuExerciseTest, SynchronisesGradients) {
-  for (const int size : {1, 2}) {
-    OnRanks(size, [](const auto& tables, const Place& place) {
-      return SynchroniseGradients(
-                 tables, place,
-                 {.parameters = 6, .elements = 200, .bucket_bytes = 1 << 10})
-          .status();
-    });
+  for (const int run_ahead : {0, 1, 2}) {
+    for (const int size : {1, 2}) {
+      OnRanks(size, [=](const auto& tables, const Place& place) {
+        return SynchroniseGradients(tables, place,
+                                    {.parameters = 6,
+                                     .elements = 200,
+                                     .bucket_bytes = 1 << 10,
+                                     .run_ahead = run_ahead})
+            .status();
+      });
+    }
   }
 }
 

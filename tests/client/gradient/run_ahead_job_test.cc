@@ -1,0 +1,440 @@
+// Whole jobs with steps in flight: GradientSync, the session and the real
+// coordinator core, on fake GPUs.
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/transport/nccl/cuda_stream.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "lockstep/gradient_sync.h"
+#include "lockstep/state_replicas.h"
+#include "tests/support/fake_gpu_job.h"
+
+namespace lockstep::session {
+namespace {
+
+using testing::IsEmpty;
+using transport::nccl::CudaStream;
+
+constexpr int kWorld = 3;
+constexpr int kParameters = 3;
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+// Each element of a parameter's gradient.
+float GradientOf(int rank, int64_t step, int parameter) {
+  return static_cast<float>((rank + 1) * (step + 1) + parameter);
+}
+
+// What a worker has learnt, in host memory: kernels of a test may write there.
+struct Model {
+  std::vector<float> weights = std::vector<float>(kParameters);
+  int64_t step = 0;
+  int64_t draws = 0;  // one for each step, as its forward pass begins
+
+  static Model After(int64_t steps) {
+    Model model{.step = steps, .draws = steps};
+    for (int p = 0; p < kParameters; ++p) {
+      for (int64_t step = 0; step < steps; ++step) {
+        for (int rank = 0; rank < kWorld; ++rank) {
+          model.weights[p] += GradientOf(rank, step, p);
+        }
+      }
+    }
+    return model;
+  }
+  bool operator==(const Model&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Model& model) {
+  return out << "step " << model.step << ", " << model.draws << " draws, "
+             << testing::PrintToString(model.weights);
+}
+
+// One rank's training in one epoch. Gradients become ready in the order of
+// registration, the worst one for the first buckets.
+class Program {
+ public:
+  Program(FakeGpuJob* job, const transport::nccl::Tables& tables,
+          Session* session, Model* model)
+      : gpus_(job->gpus()),
+        session_(*session),
+        model_(*model),
+        run_ahead_(static_cast<size_t>(job->spec().run_ahead)),
+        stream_(*CudaStream::Create(tables.cuda.get())) {}
+  ~Program() { (void)stream_->Synchronize(); }
+
+  absl::Status Begin() {
+    sync_ = *GradientSync::Create(session_);
+    for (int p = 0; p < kParameters; ++p) {
+      auto id = sync_->Register({.name = "p" + std::to_string(p),
+                                 .shape = {100},
+                                 .op = ReduceOp::kSum});
+      if (!id.ok()) return id.status();
+      ids_.push_back(*id);
+    }
+    absl::Status sealed = sync_->Seal();
+    sync_->OnMoved([this] {
+      EXPECT_EQ(run_ahead_, 0u) << "each step has its views anyway";
+    });
+    return sealed;
+  }
+
+  // The step behind those in flight.
+  absl::Status Enqueue(bool more = true) {
+    const int64_t step = model_.step + static_cast<int64_t>(in_flight_.size());
+    model_.draws += 1;
+    std::vector<const float*> reduced;
+    for (int p = 0; p < kParameters; ++p) {
+      const auto view = sync_->Gradient<float>(ids_[p]);
+      if (!view.ok()) return view.status();
+      views_.insert(view->data());
+      float* const to = gpus_.Reach(view->data());
+      reduced.push_back(to);
+      const float value = GradientOf(session_.rank(), step, p);
+      absl::Status done = Launch([=] { std::fill_n(to, 100, value); });
+      if (done.ok()) done = sync_->Submit(ids_[p], *stream_);
+      if (!done.ok()) return done;
+    }
+    auto pending = sync_->FinishAsync({.samples = 1, .more_data = more},
+                                      kNoLimit, *stream_);
+    if (!pending.ok()) return pending.status();
+    in_flight_.push_back(*std::move(pending));
+    const VerdictScalars* const scalars =
+        gpus_.Reach(in_flight_.back().scalars());
+    return Launch([=, weights = model_.weights.data()] {
+      if (!MayUpdate(*scalars)) return;
+      for (int p = 0; p < kParameters; ++p) weights[p] += reduced[p][99];
+    });
+  }
+
+  // The verdict of the first step in flight.
+  absl::StatusOr<Verdict> Await() {
+    auto verdict = in_flight_.front().Wait();
+    in_flight_.pop_front();
+    if (verdict.ok()) {
+      EXPECT_EQ(verdict->step, static_cast<uint64_t>(model_.step));
+      model_.step += 1;
+    }
+    return verdict;
+  }
+  bool is_full() const { return in_flight_.size() > run_ahead_; }
+  bool is_idle() const { return in_flight_.empty(); }
+
+  // Until a verdict is the last; how many steps behind it were void.
+  int TrainToTheEnd(const std::function<bool()>& has_more) {
+    absl::Status over;
+    bool more = true;
+    bool was_last = false;
+    int voids = 0;
+    while (over.ok() && more) {
+      more = has_more();
+      over = Enqueue(more);
+      if (!over.ok()) model_.draws -= 1;
+      while (is_full() && !was_last) was_last = IsLast(Await(), &voids);
+    }
+    while (!is_idle()) was_last |= IsLast(Await(), &voids);
+    model_.draws -= voids;
+    EXPECT_TRUE(was_last);
+    EXPECT_TRUE(over.ok() || absl::IsCancelled(over)) << over;
+    EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+    return voids;
+  }
+
+  // The epoch has ended: what it has committed is kept.
+  absl::StatusOr<Recovery> Recover() {
+    while (!is_idle()) (void)Await();
+    (void)stream_->Synchronize();
+    auto recovery = session_.Recover();
+    if (!recovery.ok() || !recovery->verdict) return recovery;
+    for (int p = 0; p < kParameters; ++p) {
+      model_.weights[p] +=
+          *gpus_.Reach(sync_->Gradient<float>(ids_[p])->data());
+    }
+    model_.step += 1;
+    return recovery;
+  }
+
+  size_t views() const { return views_.size(); }
+
+ private:
+  static bool IsLast(const absl::StatusOr<Verdict>& verdict, int* voids) {
+    if (verdict.ok()) return verdict->IsLast();
+    EXPECT_TRUE(absl::IsCancelled(verdict.status())) << verdict.status();
+    *voids += 1;
+    return false;
+  }
+
+  absl::Status Launch(std::function<void()> kernel) {
+    absl::Status queued = stream_->AwaitQueued();
+    if (!queued.ok()) return queued;
+    gpus_.LaunchKernel(*stream_->Ready(), std::move(kernel));
+    return absl::OkStatus();
+  }
+
+  fake::FakeGpus& gpus_;
+  Session& session_;
+  Model& model_;
+  const size_t run_ahead_;
+  const std::unique_ptr<CudaStream> stream_;
+  std::unique_ptr<GradientSync> sync_;
+  std::vector<ParameterId> ids_;
+  std::deque<PendingVerdict> in_flight_;
+  std::set<const float*> views_;
+};
+
+class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  RunAheadJobTest()
+      : job_({.name = "job",
+              .mesh = {{{"data", kWorld}}},
+              .transport = "nccl",
+              .buckets = {.first_bytes_max = 1, .bytes_max = 1},
+              .limits = {.max_restarts = 1000},
+              .run_ahead = std::get<0>(GetParam())},
+             static_cast<uint64_t>(std::get<1>(GetParam()))) {}
+  ~RunAheadJobTest() override {
+    EXPECT_THAT(job_.gpus().violations(), IsEmpty());
+  }
+
+  int run_ahead() { return job_.spec().run_ahead; }
+
+  // Runs live(rank, program, model) on all workers of one epoch.
+  void Epoch(const std::function<void(int, Program&, Model&)>& live) {
+    std::vector<std::thread> workers;
+    for (int i = 0; i < kWorld; ++i) {
+      workers.emplace_back([&, i] {
+        const auto tables = job_.TablesOf(i);
+        auto session = job_.Join(i, tables);
+        ASSERT_TRUE(session.ok()) << session.status();
+        Model model;
+        {
+          Program program(&job_, tables, session->get(), &model);
+          const absl::Status begun = program.Begin();
+          ASSERT_TRUE(begun.ok()) << begun;
+          live((*session)->rank(), program, model);
+        }
+        EXPECT_EQ((*session)->Leave(), absl::OkStatus());
+      });
+    }
+    for (std::thread& worker : workers) worker.join();
+  }
+
+  FakeGpuJob job_;
+};
+
+// Buckets are cut again after the first step, while others are in flight.
+TEST_P(RunAheadJobTest, BucketsMoveBetweenSteps) {
+  std::atomic<int> moved{0};
+  Epoch([&](int rank, Program& program, Model& model) {
+    int64_t steps = 0;
+    bool has_moved = false;
+    const int voids = program.TrainToTheEnd([&] {
+      const auto views = static_cast<size_t>(kParameters * (run_ahead() + 1));
+      if (!has_moved && program.views() > views) {
+        has_moved = true;
+        ++moved;
+      }
+      // All of them go on for a while, with the new buckets.
+      const bool enough = moved == kWorld || steps > 20'000;
+      return rank != 0 || !enough || ++steps % 5 != 0;
+    });
+    EXPECT_LE(voids, run_ahead());
+    EXPECT_EQ(model, Model::After(model.step));
+  });
+  EXPECT_EQ(moved, kWorld);
+}
+
+TEST_P(RunAheadJobTest, PausesAndIsDrained) {
+  std::atomic<int64_t> enqueued{0};
+  std::thread operators([&] {
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    const auto await = [&](const std::function<bool()>& condition) {
+      while (!condition() && absl::Now() < deadline) std::this_thread::yield();
+      EXPECT_TRUE(condition());
+    };
+    await([&] { return enqueued > 5; });
+    EXPECT_EQ(job_.Ask(JobCommand::kPause), absl::OkStatus());
+    await([&] {
+      const auto workers = job_.Describe().workers;
+      return std::all_of(workers.begin(), workers.end(),
+                         [](const WorkerView& w) { return w.paused; });
+    });
+    const int64_t then = enqueued;
+    absl::SleepFor(absl::Milliseconds(20));
+    EXPECT_EQ(enqueued, then);
+    EXPECT_EQ(job_.Ask(JobCommand::kResume), absl::OkStatus());
+    await([&] { return enqueued > then + 9; });
+    EXPECT_EQ(job_.Ask(JobCommand::kDrain), absl::OkStatus());
+  });
+  std::vector<int64_t> steps(kWorld);
+  Epoch([&](int rank, Program& program, Model& model) {
+    const int voids = program.TrainToTheEnd([&] {
+      ++enqueued;
+      return true;
+    });
+    EXPECT_EQ(voids, 0);
+    EXPECT_EQ(model, Model::After(model.step));
+    steps[rank] = model.step;
+  });
+  operators.join();
+  EXPECT_EQ(steps, std::vector<int64_t>(kWorld, steps[0]));
+}
+
+TEST_P(RunAheadJobTest, StepsBehindTheLastBatchAreVoid) {
+  Epoch([&](int rank, Program& program, Model& model) {
+    int64_t batches = 7 + 2 * rank;
+    program.TrainToTheEnd([&] { return --batches > 0; });
+    EXPECT_EQ(model, Model::After(7));
+  });
+}
+
+// --- The end of an epoch -----------------------------------------------------
+
+// Where in a step a worker dies, or fails and stays.
+enum class Point { kBeforeIt, kBehindIt, kBehindAVerdict };
+struct StepFault {
+  int worker;
+  Point point;
+  bool dies;
+};
+
+class RunAheadRecoveryTest : public RunAheadJobTest {
+ protected:
+  static constexpr int64_t kSteps = 20;
+
+  // A worker's process, and those that replace it: until it has trained to the
+  // end.
+  Model Work(int worker) {
+    auto model = std::make_unique<Model>();
+    const auto tables = job_.TablesOf(worker);
+    std::optional<Recovery> recovered;
+    while (model->step < kSteps) {
+      auto session = job_.Join(worker, tables, recovered);
+      EXPECT_TRUE(session.ok()) << session.status();
+      if (!session.ok()) break;
+      const absl::Status lived =
+          Live(worker, tables, **session, *model, &recovered);
+      if (absl::IsUnknown(lived)) {
+        session->reset();
+        model = std::make_unique<Model>();
+        recovered.reset();
+      } else if (!lived.ok()) {
+        ADD_FAILURE() << lived;
+        break;
+      }
+    }
+    return *model;
+  }
+
+  // One epoch of a worker. Unknown: it dies.
+  absl::Status Live(int worker, const transport::nccl::Tables& tables,
+                    Session& session, Model& model,
+                    std::optional<Recovery>* recovered) {
+    auto replicas = *StateReplicas::Create(session);
+    absl::Status ready =
+        session
+            .RegisterState({.name = "w", .shape = {kParameters}},
+                           model.weights.data())
+            .status();
+    ready.Update(session.RegisterScalar("step", &model.step).status());
+    const auto draws = session.RegisterScalar("draws", &model.draws);
+    ready.Update(session.SetStepScoped(*draws));
+    if (!ready.ok()) return ready;
+
+    Program program(&job_, tables, &session, &model);
+    ready = program.Begin();
+    if (ready.ok()) ready = replicas->Resume().status();
+    if (ready.ok()) ready = Train(worker, session, program, model);
+    if (ready.ok()) return session.Leave();
+    if (absl::IsUnknown(ready)) return ready;
+    auto recovery = program.Recover();
+    if (!recovery.ok()) return recovery.status();
+    if (recovery->holds_state) {
+      EXPECT_EQ(model, Model::After(static_cast<int64_t>(recovery->steps)));
+    }
+    *recovered = *recovery;
+    return absl::OkStatus();
+  }
+
+  // Unknown: it dies.
+  absl::Status Train(int worker, Session& session, Program& program,
+                     Model& model) {
+    int64_t step = model.step;
+    const auto fail = [&](Point point) {
+      const auto fault = Take(worker, step, point);
+      if (!fault) return absl::OkStatus();
+      if (fault->dies) return absl::UnknownError("it dies");
+      session.ReportFailure("Test", absl::InternalError("injected"));
+      return absl::InternalError("injected");
+    };
+    absl::Status done;
+    for (; done.ok() && step < kSteps; ++step) {
+      done = fail(Point::kBeforeIt);
+      if (done.ok()) done = program.Enqueue();
+      if (done.ok()) done = fail(Point::kBehindIt);
+      if (!done.ok() || !program.is_full()) continue;
+      done = program.Await().status();
+      if (done.ok()) done = fail(Point::kBehindAVerdict);
+    }
+    while (done.ok() && !program.is_idle()) done = program.Await().status();
+    return done;
+  }
+
+  std::optional<StepFault> Take(int worker, int64_t step, Point point) {
+    MutexLock lock(&mutex_);
+    const auto found = faults_.find(step);
+    if (found == faults_.end()) return std::nullopt;
+    const StepFault fault = found->second;
+    if (fault.worker != worker || fault.point != point) return std::nullopt;
+    faults_.erase(found);
+    return fault;
+  }
+
+  Mutex mutex_;
+  std::map<int64_t, StepFault> faults_;  // by step, each once
+};
+
+TEST_P(RunAheadRecoveryTest, AnyFaultsEndInTheSameState) {
+  std::mt19937 random(static_cast<unsigned>(std::get<1>(GetParam())));
+  for (int64_t step = 1; step < kSteps - 1; ++step) {
+    if (random() % 3 != 0) continue;
+    faults_[step] = {static_cast<int>(random() % kWorld),
+                     static_cast<Point>(random() % 3), random() % 3 == 0};
+  }
+  std::vector<std::thread> workers;
+  std::vector<Model> models(kWorld);
+  for (int i = 0; i < kWorld; ++i) {
+    workers.emplace_back([this, i, &models] { models[i] = Work(i); });
+  }
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_EQ(models, std::vector<Model>(kWorld, Model::After(kSteps)));
+}
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<int, int>>& info) {
+  return "Ahead" + std::to_string(std::get<0>(info.param)) + "Seed" +
+         std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, RunAheadJobTest,
+                         testing::Combine(testing::Values(1, 2),
+                                          testing::Values(1)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Seeds, RunAheadRecoveryTest,
+                         testing::Combine(testing::Values(0, 1, 2),
+                                          testing::Range(0, 5)),
+                         NameOf);
+
+}  // namespace
+}  // namespace lockstep::session
