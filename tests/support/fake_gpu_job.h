@@ -41,8 +41,8 @@ class FakeGpuJob {
   fake::FakeGpus& gpus() { return gpus_; }
   CoreServer& server() { return server_; }
 
-  // Of the device of this number. A worker's streams use the same tables as its
-  // session, and not longer than them.
+  // Tables of the device of this number. A worker's streams use the same tables
+  // as its session, and not longer than them.
   transport::nccl::Tables TablesOf(int worker) {
     return gpus_.TablesOf(worker);
   }

@@ -58,7 +58,7 @@ class Worker {
     return !was_last_;
   }
 
-  // Of the step that was enqueued last. Waits for it.
+  // The loss of the step that was enqueued last; waits for it.
   absl::StatusOr<double> Loss() { return network_->FetchLoss(); }
 
   // Waits for the steps in flight. Those behind the last are void.

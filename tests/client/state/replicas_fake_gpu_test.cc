@@ -1,7 +1,6 @@
 // StateReplicas in whole jobs on fake GPUs: the real coordinator core, NCCL's
 // adapter, state in device memory and on the host.
 
-#include <atomic>
 #include <cstring>
 #include <functional>
 #include <future>
@@ -11,15 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/session/session_impl.h"
-#include "client/transport/nccl/nccl.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "lockstep/session.h"
 #include "lockstep/state_replicas.h"
 #include "tests/client/state/device_replicas.h"
-#include "tests/support/fake_control_core.h"
-#include "tests/support/fake_gpu.h"
+#include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::session {
 namespace {
@@ -104,28 +100,10 @@ class ReplicasFakeGpuTest : public testing::Test {
 
  private:
   absl::Status RunWorker(int number, const Body& body) {
-    const JobSpec spec = {.name = "job",
-                          .mesh = {{{"data", kGpus}}},
-                          .transport = "nccl",
-                          .timeouts = {.join = absl::Seconds(60),
-                                       .lease = absl::Seconds(60),
-                                       .resume = absl::Seconds(60)}};
-    transport::nccl::Tables tables = gpus_.TablesOf(number);
+    transport::nccl::Tables tables = job_.TablesOf(number);
     const auto cuda = std::make_shared<state::FaultyCuda>(tables.cuda);
     tables.cuda = cuda;
-    auto session = Session::Impl::Join(
-        {.addresses = {"core"},
-         .job = spec.name,
-         .worker = absl::StrCat("worker-", number),
-         .spec = spec},
-        {.channels = MakeFakeChannels(&server_),
-         .make_transport =
-             [&](const JobSpec&) {
-               return transport::nccl::MakeTransport(tables);
-             },
-         .clock = clock_,
-         .process = {"host", number, "boot"},
-         .incarnation = ++incarnations_});
+    auto session = job_.Join(number, tables);
     if (!session.ok()) return session.status();
     GpuRankState state(**session, &gpus_);
     state.cuda = cuda.get();
@@ -139,12 +117,11 @@ class ReplicasFakeGpuTest : public testing::Test {
     return (*session)->Leave();
   }
 
-  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> incarnations_ = 0;
-  CoreServer server_{clock_.get()};
+  FakeGpuJob job_{
+      {.name = "job", .mesh = {{{"data", kGpus}}}, .transport = "nccl"}, 3};
 
  protected:
-  fake::FakeGpus gpus_{{.seed = 3}};
+  fake::FakeGpus& gpus_ = job_.gpus();
 };
 
 TEST_F(ReplicasFakeGpuTest, AFlippedBitIsNamedAndTheJobGoesOn) {

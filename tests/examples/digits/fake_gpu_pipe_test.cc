@@ -2,14 +2,11 @@
 // each, with the real coordinator core; compared with one process.
 
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "client/session/session_impl.h"
-#include "client/transport/nccl/nccl.h"
 #include "examples/digits/pipe_worker.h"
 #include "examples/digits/stages.h"
 #include "examples/digits/trainer.h"
@@ -18,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "lockstep/samples.h"
 #include "tests/examples/digits/fake_device.h"
-#include "tests/support/fake_control_core.h"
+#include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::digits {
 namespace {
@@ -41,19 +38,17 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
  protected:
   FakeGpuPipe() {
     recipe_.steps = 3;
-    spec_.mesh = {{{"data", 2}, {"pipe", 2}}};
+    JobSpec& spec = job_.spec();
+    spec.mesh = {{{"data", 2}, {"pipe", 2}}};
     const int64_t samples = recipe_.global_batch / 2 / kMicroBatches;
     const int stages = 2 * GetParam().virtual_stages;
-    spec_.pipeline = {.schedule = GetParam().kind,
-                      .micro_batches = kMicroBatches,
-                      .virtual_stages = GetParam().virtual_stages};
+    spec.pipeline = {.schedule = GetParam().kind,
+                     .micro_batches = kMicroBatches,
+                     .virtual_stages = GetParam().virtual_stages};
     for (int stage = 0; stage + 1 < stages; ++stage) {
-      spec_.pipeline.activations.push_back(
+      spec.pipeline.activations.push_back(
           {{{DType::kF64, {samples, OutputOfStage(stage, stages).size()}}}});
     }
-    spec_.timeouts.join = absl::Seconds(60);
-    spec_.timeouts.resume = absl::Seconds(60);  // for slow machines
-    spec_.timeouts.lease = absl::Seconds(60);
   }
 
   struct Lived {
@@ -62,22 +57,10 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
   };
 
   absl::StatusOr<Lived> Live(int worker) {
-    const transport::nccl::Tables tables = gpus_.TablesOf(worker);
-    auto session = Session::Impl::Join(
-        {.addresses = {"core"},
-         .job = spec_.name,
-         .worker = "worker-" + std::to_string(worker),
-         .spec = spec_},
-        {.channels = session::MakeFakeChannels(&server_),
-         .make_transport =
-             [&](const JobSpec&) {
-               return transport::nccl::MakeTransport(tables);
-             },
-         .clock = clock_,
-         .process = {"host", worker, "boot"},
-         .incarnation = ++incarnations_});
+    const transport::nccl::Tables tables = job_.TablesOf(worker);
+    auto session = job_.Join(worker, tables);
     if (!session.ok()) return session.status();
-    FakeDevice device(&gpus_, tables, session->get());
+    FakeDevice device(&job_.gpus(), tables, session->get());
     auto weights = TrainPipe({.recipe = recipe_, .device = &device}, **session);
     if (!weights.ok()) return weights.status();
     const int rank = (*session)->rank();
@@ -100,11 +83,7 @@ class FakeGpuPipe : public testing::TestWithParam<Schedule> {
   }
 
   Recipe recipe_;
-  JobSpec spec_{.name = "digits", .transport = "nccl"};
-  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> incarnations_ = 0;
-  session::CoreServer server_{clock_.get()};
-  fake::FakeGpus gpus_{{.seed = 5}};
+  session::FakeGpuJob job_{{.name = "digits", .transport = "nccl"}, 5};
 };
 
 TEST_P(FakeGpuPipe, TrainsWhatOneProcessTrains) {
@@ -125,7 +104,7 @@ TEST_P(FakeGpuPipe, TrainsWhatOneProcessTrains) {
   EXPECT_LE(
       LargestDifference(Sorted(TrainAlone()), Sorted(replicas[0])).value(),
       1e-12);
-  EXPECT_THAT(gpus_.violations(), testing::IsEmpty());
+  EXPECT_THAT(job_.gpus().violations(), testing::IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, FakeGpuPipe,

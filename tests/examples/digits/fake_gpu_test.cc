@@ -2,14 +2,11 @@
 // rank, with the real coordinator core; compared with the network in one
 // process.
 
-#include <atomic>
 #include <future>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "client/session/session_impl.h"
-#include "client/transport/nccl/nccl.h"
 #include "examples/digits/device/device_training.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
@@ -17,7 +14,7 @@
 #include "gtest/gtest.h"
 #include "lockstep/samples.h"
 #include "tests/examples/digits/fake_device.h"
-#include "tests/support/fake_control_core.h"
+#include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::digits {
 namespace {
@@ -51,13 +48,11 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
  protected:
   FakeGpuDigits() {
     recipe_.steps = GetParam().steps;
-    spec_.mesh = {{{"data", GetParam().world}}};
-    spec_.sync = GetParam().sync;
-    spec_.run_ahead = GetParam().run_ahead;
-    spec_.buckets = {.first_bytes_max = 8 << 10, .bytes_max = 32 << 10};
-    spec_.timeouts.join = absl::Seconds(60);
-    spec_.timeouts.resume = absl::Seconds(60);  // for slow machines
-    spec_.timeouts.lease = absl::Seconds(60);
+    JobSpec& spec = job_.spec();
+    spec.mesh = {{{"data", GetParam().world}}};
+    spec.sync = GetParam().sync;
+    spec.run_ahead = GetParam().run_ahead;
+    spec.buckets = {.first_bytes_max = 8 << 10, .bytes_max = 32 << 10};
   }
 
   SampleStream Stream() const {
@@ -68,23 +63,11 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
 
   // Runs one worker; returns its weights or an error.
   absl::StatusOr<std::vector<NamedWeights>> Live(int worker) {
-    const transport::nccl::Tables tables = gpus_.TablesOf(worker);
-    auto session = Session::Impl::Join(
-        {.addresses = {"core"},
-         .job = spec_.name,
-         .worker = "worker-" + std::to_string(worker),
-         .spec = spec_},
-        {.channels = session::MakeFakeChannels(&server_),
-         .make_transport =
-             [&](const JobSpec&) {
-               return transport::nccl::MakeTransport(tables);
-             },
-         .clock = clock_,
-         .process = {"host", worker, "boot"},
-         .incarnation = ++incarnations_});
+    const transport::nccl::Tables tables = job_.TablesOf(worker);
+    auto session = job_.Join(worker, tables);
     if (!session.ok()) return session.status();
     Network<double> network = DigitsNetwork<double>(recipe_.seed);
-    FakeDevice device(&gpus_, tables, session->get());
+    FakeDevice device(&job_.gpus(), tables, session->get());
     const auto samples = [&](int64_t step) {
       return ShareOfStep(Stream(), step, (*session)->rank(),
                          (*session)->world_size());
@@ -98,11 +81,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
   }
 
   Recipe recipe_;
-  JobSpec spec_{.name = "digits", .transport = "nccl"};
-  std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
-  std::atomic<uint64_t> incarnations_ = 0;
-  session::CoreServer server_{clock_.get()};
-  fake::FakeGpus gpus_{{.seed = 5}};
+  session::FakeGpuJob job_{{.name = "digits", .transport = "nccl"}, 5};
 };
 
 TEST_P(FakeGpuDigits, TrainWhatOneProcessTrains) {
@@ -139,7 +118,7 @@ TEST_P(FakeGpuDigits, TrainWhatOneProcessTrains) {
                 .value(),
             1e-3)
       << "was anything learnt?";
-  EXPECT_THAT(gpus_.violations(), IsEmpty());
+  EXPECT_THAT(job_.gpus().violations(), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, FakeGpuDigits,

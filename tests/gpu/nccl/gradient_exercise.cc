@@ -168,7 +168,7 @@ class GradientRank {
   // Each launch before it looks at the one run_ahead before.
   absl::StatusOr<Cost> TrainCaptured() {
     uint64_t step = engine_->step();
-    // Of each step that may be in flight; they own their scalars.
+    // One for each step that may be in flight; they own their scalars.
     std::vector<std::shared_ptr<PendingVerdict::State>> captured;
     const auto graph = engine_->Capture(*stream_, [&]() -> absl::Status {
       Cost ignored;
