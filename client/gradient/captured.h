@@ -8,6 +8,10 @@
 // before each launch (step_gate.h), and what the device decides is in the
 // journal after it.
 //
+// With steps in flight each graph has a second one without the body, for the
+// steps behind one that ran out of data: an operation of NCCL is in a graph on
+// all ranks or on none.
+//
 // Threads: captured by the caller's thread and the comm queue's.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_CAPTURED_H_
@@ -32,7 +36,9 @@ struct Captured {
   struct Part {
     ArenaBuffer scalars;  // where the update reads them
     std::unique_ptr<transport::DeviceContext::Graph> graph;
+    std::unique_ptr<transport::DeviceContext::Graph> void_graph;
     bool finished = false;  // FinishAsync was captured
+    std::vector<int> completed;
     // The event on the queue's stream after which the scalars are written.
     std::promise<absl::StatusOr<Event>> verdict_captured;
   };
@@ -43,6 +49,7 @@ struct Captured {
   double max_norm = 0;
   std::vector<int> completed;  // parameters, in the order of their Submits
   std::vector<Part> parts;     // by LayoutVersions::turn
+  std::unique_ptr<Stream> void_stream;
 
   // --- During the capture ---
   size_t part = 0;

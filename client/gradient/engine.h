@@ -185,7 +185,7 @@ class Engine {
       const std::shared_ptr<Captured>& step, const FinishOptions& options,
       Stream& stream);
   // Whether its buckets are no longer in effect.
-  bool IsStale(const Captured& step) const;
+  bool IsStale(const Captured& step);
 
   // --- Slices; FailedPrecondition unless options.sharded ---
 
@@ -349,6 +349,16 @@ class Engine {
   // Behind a step that ran out of data: what other ranks have launched, this
   // rank launches too.
   void LaunchVoidSteps(uint64_t last);
+  void LaunchVoidGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                       const std::shared_ptr<Captured>& step,
+                       const Event& before);
+  // The step of a graph has its number. Then Launch it; returns when it has
+  // run.
+  void NumberLaunch(const std::shared_ptr<PendingVerdict::State>& verdict)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Event LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                    const std::shared_ptr<Captured>& step,
+                    transport::DeviceContext::Graph& graph, Stream& stream);
   // Negotiated mode, on the comm queue's thread: launches a decided reduction,
   // and ends a pass, with the parameters that no reduction covered.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
@@ -401,8 +411,10 @@ class Engine {
   absl::Status CheckCapture();
   absl::Status CheckBetweenSteps(int in_flight_max);
   absl::Status MakeParts(Captured* step);
-  absl::Status CapturePart(Captured& step, Stream& stream,
+  absl::Status CapturePart(Captured* step, Stream& stream,
                            absl::FunctionRef<absl::Status()> body);
+  absl::StatusOr<std::unique_ptr<transport::DeviceContext::Graph>> CaptureGraph(
+      Captured* step, Stream& stream, absl::FunctionRef<absl::Status()> body);
   void ForgetCapture();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
       double max_norm, Stream& stream);
@@ -463,6 +475,9 @@ class Engine {
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   // The step whose verdict was launched last.
   std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
+  // The graph of the newest step, if it was captured, and when it has run.
+  std::shared_ptr<Captured> last_graph_ ABSL_GUARDED_BY(mutex_);
+  Event last_ran_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<PendingVerdict::State> rolled_forward_
       ABSL_GUARDED_BY(mutex_);
   // Where the device decides: the newest steps, by the number of their launch.

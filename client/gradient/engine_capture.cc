@@ -74,17 +74,35 @@ absl::StatusOr<std::shared_ptr<Captured>> Engine::Capture(
   absl::Status captured;
   for (int i = 0; i <= run_ahead_; ++i) {
     step->part = versions_->turn();
-    if (captured.ok()) captured = CapturePart(*step, stream, body);
+    if (captured.ok()) captured = CapturePart(step.get(), stream, body);
     if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
   }
   if (!captured.ok()) return captured;
   return step;
 }
 
-absl::Status Engine::CapturePart(Captured& step, Stream& stream,
+absl::Status Engine::CapturePart(Captured* step, Stream& stream,
                                  absl::FunctionRef<absl::Status()> body) {
-  Captured::Part& part = step.capturing();
-  capturing_ = &step;
+  auto graph = CaptureGraph(step, stream, body);
+  if (!graph.ok()) return graph.status();
+  step->capturing().graph = *std::move(graph);
+  step->completed = std::move(step->capturing().completed);
+  if (run_ahead_ == 0) return absl::OkStatus();
+  graph = CaptureGraph(step, stream, [&] {
+    return FinishCaptured(step->max_norm, stream).status();
+  });
+  if (!graph.ok()) return graph.status();
+  step->capturing().void_graph = *std::move(graph);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<transport::DeviceContext::Graph>>
+Engine::CaptureGraph(Captured* step, Stream& stream,
+                     absl::FunctionRef<absl::Status()> body) {
+  Captured::Part& part = step->capturing();
+  part.finished = false;
+  part.verdict_captured = {};
+  capturing_ = step;
   auto graph = compute_.Capture(stream, [&]() -> absl::Status {
     absl::Status done = body();
     if (!done.ok() || part.finished) return done;
@@ -93,14 +111,17 @@ absl::Status Engine::CapturePart(Captured& step, Stream& stream,
   });
   capturing_ = nullptr;
   if (!part.finished) ForgetCapture();
-  if (!graph.ok()) return graph.status();
-  part.graph = *std::move(graph);
-  return absl::OkStatus();
+  return graph;
 }
 
 absl::Status Engine::MakeParts(Captured* step) {
   step->revision = versions_->revision();
   step->parts.resize(static_cast<size_t>(run_ahead_) + 1);
+  if (run_ahead_ > 0) {
+    auto stream = compute_.MakeStream("ls-void");
+    if (!stream.ok()) return stream.status();
+    step->void_stream = *std::move(stream);
+  }
   for (Captured::Part& part : step->parts) {
     absl::StatusOr<ArenaBuffer> scalars =
         options_.allocate(sizeof(VerdictScalars));
@@ -129,7 +150,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
     if (std::exchange(part.finished, true)) {
       return absl::FailedPreconditionError("a second step in one capture");
     }
-    step.completed = tracker_.completed();
+    part.completed = tracker_.completed();
     incomplete = tracker_.Finish();
   }
   executor_.EndStep();
@@ -156,7 +177,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
 
 // --- Launching ---------------------------------------------------------------
 
-bool Engine::IsStale(const Captured& step) const {
+bool Engine::IsStale(const Captured& step) {
+  // With steps in flight a switch may come before the next one begins.
+  if (run_ahead_ > 0) AwaitStepBefore();
   return step.revision != versions_->revision();
 }
 
@@ -192,27 +215,50 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     call.Begin();
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
     supply_.Finish(options);
-    in_flight_ += 1;
-    Number(verdict);
-    launched_ = verdict;
-    undecided_ += 1;
+    NumberLaunch(verdict);
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
-  agreement_.Enter(Phase::kTransfer);
-  StepSummary summary = verdict->OwnSummary();
-  EnterRecord(*verdict, &summary);
-  gate_of_steps_->Seal(verdict->launch, step->revision, summary);
-  part.graph->Launch(stream);
-  // Wait for the whole graph, not only the gate: it ends after the caller's
-  // kernels.
-  const Event ran = stream.Record();
-  verdict->ReleaseStream(ran);
-  record_lane_->Watch(verdict, ran, step);
+  verdict->ReleaseStream(LaunchGraph(verdict, step, *part.graph, stream));
   absl::Status held = GateStream(stream, *verdict);
   if (held.ok()) held = BeginNext();
   if (!held.ok()) return held;
   return verdict;
+}
+
+void Engine::NumberLaunch(
+    const std::shared_ptr<PendingVerdict::State>& verdict) {
+  in_flight_ += 1;
+  Number(verdict);
+  launched_ = verdict;
+  undecided_ += 1;
+}
+
+Event Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                          const std::shared_ptr<Captured>& step,
+                          transport::DeviceContext::Graph& graph,
+                          Stream& stream) {
+  agreement_.Enter(Phase::kTransfer);
+  StepSummary summary = verdict->OwnSummary();
+  EnterRecord(*verdict, &summary);
+  gate_of_steps_->Seal(verdict->launch, step->revision, summary);
+  graph.Launch(stream);
+  // Wait for the whole graph, not only the gate: it ends after the caller's
+  // kernels.
+  const Event ran = stream.Record();
+  record_lane_->Watch(verdict, ran, step);
+  MutexLock lock(&mutex_);
+  last_graph_ = step;
+  last_ran_ = ran;
+  return ran;
+}
+
+void Engine::LaunchVoidGraph(
+    const std::shared_ptr<PendingVerdict::State>& verdict,
+    const std::shared_ptr<Captured>& step, const Event& before) {
+  const Captured::Part& part = step->parts[versions_->turn()];
+  step->void_stream->WaitFor(before);
+  LaunchGraph(verdict, step, *part.void_graph, *step->void_stream);
 }
 
 }  // namespace lockstep::gradient

@@ -66,6 +66,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     in_flight_ += 1;
     closing_.push_back(verdict);
     Number(verdict);
+    last_graph_ = nullptr;
     if (gate_of_steps_ != nullptr && stream != nullptr) {
       verdict->set_device_scalars(gate_of_steps_->ScalarsOf(verdict->launch));
       // With more than one set of buckets, the next backward pass writes to
@@ -147,27 +148,45 @@ Engine::StepCall::~StepCall() {
   if (engine_.step_calls_ == 0) engine_.no_step_calls_.NotifyAll();
 }
 
-// Other ranks have enqueued their transfers already. The buckets are free: a
-// step that has passed stands behind every update before it.
+// Other ranks have enqueued their transfers already, captured if the last step
+// was. The buckets are free: a step that has passed stands behind every update
+// before it.
 void Engine::LaunchVoidSteps(uint64_t last) {
   for (;;) {
     auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
     verdict->options.more_data = false;
     verdict->closed = options_.clock->Now();
     GradientTracker::Incomplete incomplete;
+    std::shared_ptr<Captured> graph;
+    Event before;
     {
       MutexLock lock(&mutex_);
       while (step_calls_ > 0) no_step_calls_.Wait(&mutex_);
       if (!failure_.ok() || launches_ > last) return;
-      in_flight_ += 1;
-      closing_.push_back(verdict);
-      Number(verdict);
-      incomplete = tracker_.Finish();
+      // Behind a switch no rank has launched anything.
+      graph = last_graph_;
+      before = last_ran_;
+      if (graph != nullptr && graph->revision != versions_->revision()) {
+        graph = nullptr;
+      }
+      if (graph != nullptr) {
+        NumberLaunch(verdict);
+      } else {
+        in_flight_ += 1;
+        closing_.push_back(verdict);
+        Number(verdict);
+        incomplete = tracker_.Finish();
+      }
     }
-    executor_.EndStep();
-    absl::Status launched = RunOn(nullptr, [&](KernelQueue& kernel_queue) {
-      return CloseStep(incomplete, kernel_queue);
-    });
+    absl::Status launched;
+    if (graph != nullptr) {
+      LaunchVoidGraph(verdict, graph, before);
+    } else {
+      executor_.EndStep();
+      launched = RunOn(nullptr, [&](KernelQueue& kernel_queue) {
+        return CloseStep(incomplete, kernel_queue);
+      });
+    }
     if (launched.ok()) launched = BeginNext();
     if (!launched.ok()) return Fail(-1, launched);
   }

@@ -84,8 +84,9 @@ class LOCKSTEP_EXPORT CapturedStep {
   absl::StatusOr<PendingVerdict> Launch(const FinishOptions& options,
                                         Stream& stream);
 
-  // True if buckets have moved since the capture: capture again. Changes only
-  // with a verdict, the same one on all ranks.
+  // True if buckets have moved since the capture: capture again, with no step
+  // in flight. Changes only with a verdict, the same one on all ranks. In a job
+  // with run_ahead it blocks as Launch does.
   bool stale() const;
 
   // Internal.

@@ -18,6 +18,7 @@
 #include "client/transport/nccl/cuda_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "lockstep/captured_step.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/state_replicas.h"
 #include "tests/support/fake_gpu_job.h"
@@ -62,16 +63,18 @@ std::ostream& operator<<(std::ostream& out, const Model& model) {
              << testing::PrintToString(model.weights);
 }
 
-// One rank's training in one epoch. Gradients become ready in the order of
-// registration, the worst one for the first buckets.
+// One rank's training in one epoch, eager or captured. Gradients become ready
+// in the order of registration, the worst one for the first buckets.
 class Program {
  public:
   Program(FakeGpuJob* job, const transport::nccl::Tables& tables,
-          Session* session, Model* model)
+          Session* session, Model* model, bool is_captured)
       : gpus_(job->gpus()),
         session_(*session),
         model_(*model),
         run_ahead_(static_cast<size_t>(job->spec().run_ahead)),
+        is_captured_(is_captured),
+        batches_(run_ahead_ + 1),
         stream_(*CudaStream::Create(tables.cuda.get())) {}
   ~Program() { (void)stream_->Synchronize(); }
 
@@ -95,28 +98,11 @@ class Program {
   absl::Status Enqueue(bool more = true) {
     const int64_t step = model_.step + static_cast<int64_t>(in_flight_.size());
     model_.draws += 1;
-    std::vector<const float*> reduced;
-    for (int p = 0; p < kParameters; ++p) {
-      const auto view = sync_->Gradient<float>(ids_[p]);
-      if (!view.ok()) return view.status();
-      views_.insert(view->data());
-      float* const to = gpus_.Reach(view->data());
-      reduced.push_back(to);
-      const float value = GradientOf(session_.rank(), step, p);
-      absl::Status done = Launch([=] { std::fill_n(to, 100, value); });
-      if (done.ok()) done = sync_->Submit(ids_[p], *stream_);
-      if (!done.ok()) return done;
-    }
-    auto pending = sync_->FinishAsync({.samples = 1, .more_data = more},
-                                      kNoLimit, *stream_);
+    const FinishOptions options{.samples = 1, .more_data = more};
+    auto pending = is_captured_ ? Launch(step, options) : Eager(step, options);
     if (!pending.ok()) return pending.status();
     in_flight_.push_back(*std::move(pending));
-    const VerdictScalars* const scalars =
-        gpus_.Reach(in_flight_.back().scalars());
-    return Launch([=, weights = model_.weights.data()] {
-      if (!MayUpdate(*scalars)) return;
-      for (int p = 0; p < kParameters; ++p) weights[p] += reduced[p][99];
-    });
+    return absl::OkStatus();
   }
 
   // The verdict of the first step in flight.
@@ -176,7 +162,69 @@ class Program {
     return false;
   }
 
-  absl::Status Launch(std::function<void()> kernel) {
+  absl::StatusOr<PendingVerdict> Eager(int64_t step,
+                                       const FinishOptions& options) {
+    const int rank = session_.rank();
+    return Calls(options, [=](int p) { return GradientOf(rank, step, p); });
+  }
+
+  // A graph reads its batch, the number of the step, where its capture did.
+  absl::StatusOr<PendingVerdict> Launch(int64_t step,
+                                        const FinishOptions& options) {
+    if (graph_ == nullptr || graph_->stale()) {
+      absl::Status captured = Capture();
+      if (!captured.ok()) return captured;
+    }
+    batches_[launches_++ % batches_.size()] = step;
+    return graph_->Launch(options, *stream_);
+  }
+
+  absl::Status Capture() {
+    // Their verdicts are counted when they are waited for.
+    for (PendingVerdict& pending : in_flight_) (void)pending.Wait();
+    launches_ = 0;
+    size_t calls = 0;
+    auto graph = sync_->Capture(*stream_, [&]() -> absl::Status {
+      const int rank = session_.rank();
+      const int64_t* const batch = &batches_[calls++];
+      auto pending =
+          Calls({}, [=](int p) { return GradientOf(rank, *batch, p); });
+      if (pending.ok()) captured_.push_back(*std::move(pending));
+      return pending.status();
+    });
+    if (!graph.ok()) return graph.status();
+    graph_ = *std::move(graph);
+    return absl::OkStatus();
+  }
+
+  // The calls of a step, and its update; the kernels compute `gradient_of`.
+  absl::StatusOr<PendingVerdict> Calls(
+      const FinishOptions& options,
+      const std::function<float(int parameter)>& gradient_of) {
+    std::vector<const float*> reduced;
+    for (int p = 0; p < kParameters; ++p) {
+      const auto view = sync_->Gradient<float>(ids_[p]);
+      if (!view.ok()) return view.status();
+      views_.insert(view->data());
+      float* const to = gpus_.Reach(view->data());
+      reduced.push_back(to);
+      absl::Status done =
+          Enqueue([=] { std::fill_n(to, 100, gradient_of(p)); });
+      if (done.ok()) done = sync_->Submit(ids_[p], *stream_);
+      if (!done.ok()) return done;
+    }
+    auto pending = sync_->FinishAsync(options, kNoLimit, *stream_);
+    if (!pending.ok()) return pending;
+    const VerdictScalars* const scalars = gpus_.Reach(pending->scalars());
+    absl::Status done = Enqueue([=, weights = model_.weights.data()] {
+      if (!MayUpdate(*scalars)) return;
+      for (int p = 0; p < kParameters; ++p) weights[p] += reduced[p][99];
+    });
+    if (!done.ok()) return done;
+    return pending;
+  }
+
+  absl::Status Enqueue(std::function<void()> kernel) {
     absl::Status queued = stream_->AwaitQueued();
     if (!queued.ok()) return queued;
     gpus_.LaunchKernel(*stream_->Ready(), std::move(kernel));
@@ -187,10 +235,15 @@ class Program {
   Session& session_;
   Model& model_;
   const size_t run_ahead_;
+  const bool is_captured_;
+  std::vector<int64_t> batches_;  // one for each graph
   const std::unique_ptr<CudaStream> stream_;
   std::unique_ptr<GradientSync> sync_;
   std::vector<ParameterId> ids_;
   std::deque<PendingVerdict> in_flight_;
+  std::vector<PendingVerdict> captured_;  // scalars of graphs
+  std::unique_ptr<CapturedStep> graph_;
+  uint64_t launches_ = 0;  // of the graph
   std::set<const float*> views_;
 };
 
@@ -209,6 +262,7 @@ class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
   }
 
   int run_ahead() { return job_.spec().run_ahead; }
+  static bool is_captured() { return std::get<1>(GetParam()) % 2 == 0; }
 
   // Runs live(rank, program, model) on all workers of one epoch.
   void Epoch(const std::function<void(int, Program&, Model&)>& live) {
@@ -220,7 +274,7 @@ class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
         ASSERT_TRUE(session.ok()) << session.status();
         Model model;
         {
-          Program program(&job_, tables, session->get(), &model);
+          Program program(&job_, tables, session->get(), &model, is_captured());
           const absl::Status begun = program.Begin();
           ASSERT_TRUE(begun.ok()) << begun;
           live((*session)->rank(), program, model);
@@ -353,7 +407,7 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     ready.Update(session.SetStepScoped(*draws));
     if (!ready.ok()) return ready;
 
-    Program program(&job_, tables, &session, &model);
+    Program program(&job_, tables, &session, &model, is_captured());
     ready = program.Begin();
     if (ready.ok()) ready = replicas->Resume().status();
     if (ready.ok()) ready = Train(worker, session, program, model);
@@ -423,17 +477,18 @@ TEST_P(RunAheadRecoveryTest, AnyFaultsEndInTheSameState) {
 }
 
 std::string NameOf(const testing::TestParamInfo<std::tuple<int, int>>& info) {
-  return "Ahead" + std::to_string(std::get<0>(info.param)) + "Seed" +
-         std::to_string(std::get<1>(info.param));
+  const auto [run_ahead, seed] = info.param;
+  return "Ahead" + std::to_string(run_ahead) +
+         (seed % 2 == 0 ? "Captured" : "Eager") + "Seed" + std::to_string(seed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, RunAheadJobTest,
                          testing::Combine(testing::Values(1, 2),
-                                          testing::Values(1)),
+                                          testing::Values(1, 2)),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Seeds, RunAheadRecoveryTest,
                          testing::Combine(testing::Values(0, 1, 2),
-                                          testing::Range(0, 5)),
+                                          testing::Range(0, 6)),
                          NameOf);
 
 }  // namespace
