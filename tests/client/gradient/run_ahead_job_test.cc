@@ -29,9 +29,14 @@ namespace {
 using testing::IsEmpty;
 using transport::nccl::CudaStream;
 
-constexpr int kWorld = 3;
 constexpr int kParameters = 3;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+// What ranks compute and how it is reduced. Sums of three ranks; for jobs whose
+// size changes means of gradients that are equal on all ranks.
+constexpr ReduceOp kOfThree = ReduceOp::kSum;
+constexpr ReduceOp kOfAny = ReduceOp::kMean;
+constexpr int kWorld = 3;
 
 // Each element of a parameter's gradient.
 float GradientOf(int rank, int64_t step, int parameter) {
@@ -44,11 +49,11 @@ struct Model {
   int64_t step = 0;
   int64_t draws = 0;  // one for each step, as its forward pass begins
 
-  static Model After(int64_t steps) {
+  static Model After(int64_t steps, ReduceOp op = kOfThree) {
     Model model{.step = steps, .draws = steps};
     for (int p = 0; p < kParameters; ++p) {
       for (int64_t step = 0; step < steps; ++step) {
-        for (int rank = 0; rank < kWorld; ++rank) {
+        for (int rank = 0; rank < (op == kOfThree ? kWorld : 1); ++rank) {
           model.weights[p] += GradientOf(rank, step, p);
         }
       }
@@ -78,12 +83,12 @@ class Program {
         stream_(*CudaStream::Create(tables.cuda.get())) {}
   ~Program() { (void)stream_->Synchronize(); }
 
-  absl::Status Begin() {
+  absl::Status Begin(ReduceOp op) {
+    rank_ = op == kOfThree ? session_.rank() : 0;
     sync_ = *GradientSync::Create(session_);
     for (int p = 0; p < kParameters; ++p) {
-      auto id = sync_->Register({.name = "p" + std::to_string(p),
-                                 .shape = {100},
-                                 .op = ReduceOp::kSum});
+      auto id = sync_->Register(
+          {.name = "p" + std::to_string(p), .shape = {100}, .op = op});
       if (!id.ok()) return id.status();
       ids_.push_back(*id);
     }
@@ -164,8 +169,9 @@ class Program {
 
   absl::StatusOr<PendingVerdict> Eager(int64_t step,
                                        const FinishOptions& options) {
-    const int rank = session_.rank();
-    return Calls(options, [=](int p) { return GradientOf(rank, step, p); });
+    return Calls(options, [=, rank = rank_](int p) {
+      return GradientOf(rank, step, p);
+    });
   }
 
   // A graph reads its batch, the number of the step, where its capture did.
@@ -185,10 +191,9 @@ class Program {
     launches_ = 0;
     size_t calls = 0;
     auto graph = sync_->Capture(*stream_, [&]() -> absl::Status {
-      const int rank = session_.rank();
       const int64_t* const batch = &batches_[calls++];
-      auto pending =
-          Calls({}, [=](int p) { return GradientOf(rank, *batch, p); });
+      auto pending = Calls(
+          {}, [=, rank = rank_](int p) { return GradientOf(rank, *batch, p); });
       if (pending.ok()) captured_.push_back(*std::move(pending));
       return pending.status();
     });
@@ -236,6 +241,7 @@ class Program {
   Model& model_;
   const size_t run_ahead_;
   const bool is_captured_;
+  int rank_ = 0;
   std::vector<int64_t> batches_;  // one for each graph
   const std::unique_ptr<CudaStream> stream_;
   std::unique_ptr<GradientSync> sync_;
@@ -275,7 +281,7 @@ class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
         Model model;
         {
           Program program(&job_, tables, session->get(), &model, is_captured());
-          const absl::Status begun = program.Begin();
+          const absl::Status begun = program.Begin(op_);
           ASSERT_TRUE(begun.ok()) << begun;
           live((*session)->rank(), program, model);
         }
@@ -286,6 +292,7 @@ class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
   }
 
   FakeGpuJob job_;
+  ReduceOp op_ = kOfThree;
 };
 
 // Buckets are cut again after the first step, while others are in flight.
@@ -408,7 +415,7 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     if (!ready.ok()) return ready;
 
     Program program(&job_, tables, &session, &model, is_captured());
-    ready = program.Begin();
+    ready = program.Begin(op_);
     if (ready.ok()) ready = replicas->Resume().status();
     if (ready.ok()) ready = Train(worker, session, program, model);
     if (ready.ok()) return session.Leave();
@@ -416,7 +423,8 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     auto recovery = program.Recover();
     if (!recovery.ok()) return recovery.status();
     if (recovery->holds_state) {
-      EXPECT_EQ(model, Model::After(static_cast<int64_t>(recovery->steps)));
+      EXPECT_EQ(model,
+                Model::After(static_cast<int64_t>(recovery->steps), op_));
     }
     *recovered = *recovery;
     return absl::OkStatus();
@@ -435,6 +443,7 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     };
     absl::Status done;
     for (; done.ok() && step < kSteps; ++step) {
+      if (before_step_) before_step_(step);
       done = fail(Point::kBeforeIt);
       if (done.ok()) done = program.Enqueue();
       if (done.ok()) done = fail(Point::kBehindIt);
@@ -444,6 +453,21 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     }
     while (done.ok() && !program.is_idle()) done = program.Await().status();
     return done;
+  }
+
+  // An operator's commands, at any time.
+  void Command(uint64_t seed, const std::atomic<bool>& is_over) {
+    std::mt19937_64 random(seed);
+    while (!is_over) {
+      const auto command = static_cast<JobCommand>(1 + random() % 6);
+      // Those that do not end the job.
+      if (command != JobCommand::kStop && command != JobCommand::kDrain) {
+        (void)job_.Ask(command);
+      }
+      absl::SleepFor(absl::Milliseconds(random() % 10));
+      (void)job_.Ask(JobCommand::kResume);
+      absl::SleepFor(absl::Milliseconds(random() % 10));
+    }
   }
 
   std::optional<StepFault> Take(int worker, int64_t step, Point point) {
@@ -456,12 +480,15 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     return fault;
   }
 
+  std::function<void(int64_t step)> before_step_;
   Mutex mutex_;
   std::map<int64_t, StepFault> faults_;  // by step, each once
 };
 
-TEST_P(RunAheadRecoveryTest, AnyFaultsEndInTheSameState) {
+TEST_P(RunAheadRecoveryTest, AnyFaultsAndCommandsEndInTheSameState) {
   std::mt19937 random(static_cast<unsigned>(std::get<1>(GetParam())));
+  std::atomic<bool> is_over{false};
+  std::thread operators([&, seed = random()] { Command(seed, is_over); });
   for (int64_t step = 1; step < kSteps - 1; ++step) {
     if (random() % 3 != 0) continue;
     faults_[step] = {static_cast<int>(random() % kWorld),
@@ -473,7 +500,44 @@ TEST_P(RunAheadRecoveryTest, AnyFaultsEndInTheSameState) {
     workers.emplace_back([this, i, &models] { models[i] = Work(i); });
   }
   for (std::thread& worker : workers) worker.join();
+  is_over = true;
+  operators.join();
   EXPECT_EQ(models, std::vector<Model>(kWorld, Model::After(kSteps)));
+}
+
+class RunAheadGrowthTest : public RunAheadRecoveryTest {};
+
+// Two workers begin, and two more join them.
+TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
+  constexpr int kLargest = 4;
+  op_ = kOfAny;
+  job_.spec().mesh = {{{"data", kLargest}}};
+  job_.spec().elastic = {.axis = "data", .min_workers = 2};
+  job_.spec().timeouts.join = absl::Milliseconds(500);
+  const auto await = [this](const std::function<bool(const JobView&)>& is) {
+    for (const absl::Time end = absl::Now() + absl::Seconds(30);
+         absl::Now() < end;) {
+      const auto view = job_.server().Describe("job");
+      if (view.ok() && is(*view)) return;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    ADD_FAILURE() << "waited for 30 s";
+  };
+  before_step_ = [&](int64_t step) {
+    if (step != 9) return;
+    await([](const JobView& view) { return view.workers.size() == kLargest; });
+  };
+  std::vector<std::thread> workers;
+  std::vector<Model> models(kLargest);
+  for (int i = 0; i < kLargest; ++i) {
+    workers.emplace_back([&, i] {
+      if (i >= 2) await([](const JobView& view) { return view.step >= 2; });
+      models[i] = Work(i);
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_EQ(models, std::vector<Model>(kLargest, Model::After(kSteps, kOfAny)));
+  EXPECT_GE(job_.Describe().epoch, EpochId{2});
 }
 
 std::string NameOf(const testing::TestParamInfo<std::tuple<int, int>>& info) {
@@ -489,6 +553,10 @@ INSTANTIATE_TEST_SUITE_P(Over, RunAheadJobTest,
 INSTANTIATE_TEST_SUITE_P(Seeds, RunAheadRecoveryTest,
                          testing::Combine(testing::Values(0, 1, 2),
                                           testing::Range(0, 6)),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Over, RunAheadGrowthTest,
+                         testing::Combine(testing::Values(0, 1, 2),
+                                          testing::Values(1, 2)),
                          NameOf);
 
 }  // namespace
