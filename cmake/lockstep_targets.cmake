@@ -15,6 +15,8 @@
 #                       [TIMEOUT seconds] [SERIAL])    see tests/regressions/README.md
 #   lockstep_complaint(NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
 #                       tests/catalogue/CMakeLists.txt
+#   lockstep_mistake(RULE NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
+#                       docs/fake-gpus.md
 #   lockstep_register_again(ENTRY LABEL  CASES ... | COMMAND ...)   what these two do
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
@@ -315,6 +317,12 @@ endfunction()
 # catalogue.NAME, label `catalogue`.
 function(lockstep_complaint name)
   lockstep_register_again(catalogue.${name} catalogue ${ARGN})
+endfunction()
+
+# A mistake that is injected, and that a test of fakes notices: mistake.RULE.NAME,
+# label `gpu-fake`. RULE: the rule that it breaks (docs/fake-gpus.md).
+function(lockstep_mistake rule name)
+  lockstep_register_again(mistake.${rule}.${name} gpu-fake ${ARGN})
 endfunction()
 
 # Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if

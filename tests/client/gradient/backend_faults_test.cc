@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/gradient/device_faults.h"
 #include "tests/client/gradient/stream_rank.h"
+#include "tests/support/case_name.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
@@ -107,45 +108,45 @@ bool IsNoticed(const Mistake& mistake, const std::string& said) {
                      });
 }
 
-TEST(GroundDrillTest, FindsEveryMistake) {
+class GroundMistakeTest : public testing::TestWithParam<Mistake> {};
+
+TEST_P(GroundMistakeTest, IsNoticed) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and some are races";
   }
-  const std::vector<Mistake> mistakes = {
-      {"host reads before the copy is there",
-       ComputeFault::kReadsBeforeTheCopyIsThere,
-       {"failed"}},
-      // Depending on how late the gradients are: a weight, the norm, or both.
-      {"reduction before the gradients",
-       ComputeFault::kReducesBeforeTheGradients,
-       {"a weight is not", "the norm is wrong"}},
-      {"update before the verdict",
-       ComputeFault::kUpdatesBeforeTheVerdict,
-       {"a weight is not"}},
-      {"a stream that runs on",
-       ComputeFault::kHoldsNothing,
-       {"a weight is not"}},
-      {"a norm that is not cleared",
-       ComputeFault::kKeepsTheLastNorm,
-       {"the norm is wrong"}},
-      {"a verdict that does not wait for the norms beside it",
-       ComputeFault::kEverythingAside,
-       {"the norm is wrong"}},
-      {"flags that are not written",
-       ComputeFault::kForgetsTheFlags,
-       {"a flag is wrong"}},
-  };
-  for (const Mistake& mistake : mistakes) {
-    std::string said;
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
-      said = FaultyTraining(mistake.fault, seed).Run();
-      if (!IsNoticed(mistake, said)) continue;
-      std::cout << mistake.name << ": noticed with seed " << seed << "\n";
-      break;
-    }
-    EXPECT_TRUE(IsNoticed(mistake, said)) << mistake.name << ": " << said;
+  std::string said;
+  for (uint64_t seed = 1; seed <= 40 && !IsNoticed(GetParam(), said); ++seed) {
+    said = FaultyTraining(GetParam().fault, seed).Run();
   }
+  EXPECT_TRUE(IsNoticed(GetParam(), said)) << said;
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Eager, GroundMistakeTest,
+    testing::Values(
+        Mistake{"the host reads before the copy is there",
+                ComputeFault::kReadsBeforeTheCopyIsThere,
+                {"failed"}},
+        // Depending on how late the gradients are: a weight, the norm, or both.
+        Mistake{"the reduction does not wait for the gradients",
+                ComputeFault::kReducesBeforeTheGradients,
+                {"a weight is not", "the norm is wrong"}},
+        Mistake{"the update does not wait for the verdict",
+                ComputeFault::kUpdatesBeforeTheVerdict,
+                {"a weight is not"}},
+        Mistake{"the stream runs on",
+                ComputeFault::kHoldsNothing,
+                {"a weight is not"}},
+        Mistake{"the norm is not cleared",
+                ComputeFault::kKeepsTheLastNorm,
+                {"the norm is wrong"}},
+        Mistake{"the verdict does not wait for the norms beside it",
+                ComputeFault::kEverythingAside,
+                {"the norm is wrong"}},
+        Mistake{"flags are not written",
+                ComputeFault::kForgetsTheFlags,
+                {"a flag is wrong"}}),
+    [](const auto& info) { return CaseName(info.param.name); });
 
 // The host cannot access device memory; the other tests rely on it.
 TEST(GroundDeathTest, AHostThatTouchesAGradientDies) {

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/client/gradient/capture_rank.h"
 #include "tests/client/gradient/device_faults.h"
+#include "tests/support/case_name.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
@@ -80,32 +81,37 @@ struct CaptureMistake {
   const char* sign;
 };
 
-TEST(CaptureDrillTest, FindsEveryMistake) {
+class CaptureMistakeTest : public testing::TestWithParam<CaptureMistake> {};
+
+TEST_P(CaptureMistakeTest, IsNoticed) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and some are races";
   }
-  const CaptureMistake mistakes[] = {
-      {"a launch says what the first one said",
-       ComputeFault::kSaysWhatTheFirstStepSaid, "has ended the epoch in step"},
-      {"scalars that commit, whatever the gate says",
-       ComputeFault::kAlwaysCommits, "a weight is not"},
-      {"a launch that runs nothing", ComputeFault::kLaunchesNothing,
-       "did not decide"},
-      {"a norm that is not cleared", ComputeFault::kKeepsTheLastNorm,
-       "a weight is not"},
-      {"a verdict that does not wait for the norms beside it",
-       ComputeFault::kEverythingAside, ""},
-  };
-  for (const CaptureMistake& mistake : mistakes) {
-    bool noticed = false;
-    std::string said;
-    for (uint64_t seed = 1; seed <= 20 && !noticed; ++seed) {
-      said = CaptureDrill(mistake.fault, seed).Run();
-      noticed = !said.empty() && said.find(mistake.sign) != std::string::npos;
-    }
-    EXPECT_TRUE(noticed) << mistake.name << ": " << said;
+  const CaptureMistake& mistake = GetParam();
+  bool noticed = false;
+  std::string said;
+  for (uint64_t seed = 1; seed <= 20 && !noticed; ++seed) {
+    said = CaptureDrill(mistake.fault, seed).Run();
+    noticed = !said.empty() && said.find(mistake.sign) != std::string::npos;
   }
+  EXPECT_TRUE(noticed) << said;
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Captured, CaptureMistakeTest,
+    testing::Values(
+        CaptureMistake{"a launch says what the first one said",
+                       ComputeFault::kSaysWhatTheFirstStepSaid,
+                       "has ended the epoch in step"},
+        CaptureMistake{"scalars commit, whatever the gate says",
+                       ComputeFault::kAlwaysCommits, "a weight is not"},
+        CaptureMistake{"a launch runs nothing", ComputeFault::kLaunchesNothing,
+                       "did not decide"},
+        CaptureMistake{"the norm is not cleared",
+                       ComputeFault::kKeepsTheLastNorm, "a weight is not"},
+        CaptureMistake{"the verdict does not wait for the norms beside it",
+                       ComputeFault::kEverythingAside, ""}),
+    [](const auto& info) { return CaseName(info.param.name); });
 
 }  // namespace
 }  // namespace lockstep::gradient

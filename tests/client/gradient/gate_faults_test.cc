@@ -5,6 +5,7 @@
 #include <atomic>
 #include <iostream>
 #include <latch>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -13,9 +14,12 @@
 #include "absl/time/clock.h"
 #include "client/transport/nccl/cuda_stream.h"
 #include "gtest/gtest.h"
+#include "kernels/step_gate.h"
 #include "plan/records.h"
 #include "tests/client/gradient/device_faults.h"
 #include "tests/client/gradient/stream_rank.h"
+#include "tests/support/case_name.h"
+#include "tests/support/forwarding_tables.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
@@ -25,16 +29,71 @@ using transport::nccl::CudaStream;
 
 constexpr int kRanks = 2;
 
+// What is done wrong, in one place each.
+struct GateMistake {
+  std::string name = "none";
+  ComputeFault compute = ComputeFault::kNone;
+  // The gate finds every record valid, whatever was gathered.
+  bool takes_any_record = false;
+  // The gate allows the update, and its entry in the journal is not complete.
+  bool forgets_the_journal = false;
+  // The program writes its next gradients though AwaitQueued has failed.
+  bool launches_anyway = false;
+  // The program uses the views of the first step in all steps.
+  bool keeps_its_views = false;
+  std::vector<int> run_ahead = {0, 1, 2};  // where it is one
+};
+
+class MistakenGate final : public fake::ForwardingKernels {
+ public:
+  MistakenGate(std::shared_ptr<KernelApi> inner, fake::FakeGpus* gpus,
+               const GateMistake& mistake)
+      : ForwardingKernels(std::move(inner)), gpus_(*gpus), mistake_(mistake) {}
+
+  Result GateStep(const kernels::GateContext& context,
+                  const kernels::StepRecord* own,
+                  const kernels::StepRecord* records, VerdictScalars* scalars,
+                  StreamHandle stream) override {
+    auto* const control = gpus_.Reach(context.control);
+    auto* const all = gpus_.Reach(const_cast<kernels::StepRecord*>(records));
+    if (mistake_.takes_any_record) {
+      gpus_.LaunchKernel(stream, [=] {
+        for (int rank = 0; rank < context.world; ++rank) {
+          all[rank].id = kernels::StepRecordId(context, *control);
+          all[rank].checksum = kernels::ChecksumOf(all[rank], rank);
+        }
+      });
+    }
+    const Result launched =
+        ForwardingKernels::GateStep(context, own, records, scalars, stream);
+    if (mistake_.forgets_the_journal) {
+      gpus_.LaunchKernel(stream, [=] {
+        kernels::EntryOf(context, control->sequence - 1)->sequence = 0;
+      });
+    }
+    return launched;
+  }
+
+ private:
+  fake::FakeGpus& gpus_;
+  const GateMistake mistake_;
+};
+
 // With odd seeds each rank submits from a buffer, so the update may be enqueued
 // before the host knows the verdict; else gradients are in their views, and the
 // host waits for the verdict if there is one set of buckets. The update adds
 // w's gradient to the weights.
 class EndingJob {
  public:
-  EndingJob(ComputeFault fault, int run_ahead, uint64_t seed)
-      : seed_(seed),
-        backend_(seed),
-        job_(&backend_, OptionsFor(fault, run_ahead)) {}
+  EndingJob(const GateMistake& mistake, int run_ahead, uint64_t seed)
+      : mistake_(mistake),
+        seed_(seed),
+        backend_(seed,
+                 [this](int, transport::nccl::Tables* tables) {
+                   tables->kernels = std::make_shared<MistakenGate>(
+                       tables->kernels, &backend_.gpus(), mistake_);
+                 }),
+        job_(&backend_, OptionsFor(mistake.compute, run_ahead)) {}
 
   // What is wrong, in words.
   std::string Run() {
@@ -108,19 +167,27 @@ class EndingJob {
     const ArenaBuffer buffer = job_.Buffer(rank, {0, 0, 0});
     const ArenaBuffer weights = job_.Buffer(rank, {0, 0, 0});
     float* const sums = job_.Floats(weights.data());
+    std::byte* first_view = nullptr;
+    bool is_near = false;
     for (uint64_t step = 0;; ++step) {
-      if (step == end && !others_are_late) near_the_end.count_down();
+      if (step == end && !others_are_late) {
+        is_near = true;
+        near_the_end.count_down();
+      }
       if (step == end && is_late) {
         backend_.gpus().StallUntil(*static_cast<CudaStream&>(*stream).Ready(),
                                    [this] { return has_failed_.load(); });
       }
       const auto value = static_cast<float>((rank + 1) * (step + 1));
-      if (!static_cast<CudaStream&>(*stream).AwaitQueued().ok()) break;
+      const bool queued = static_cast<CudaStream&>(*stream).AwaitQueued().ok();
+      if (!queued && !mistake_.launches_anyway) break;
       const auto view = engine.View(0);
       if (!view.ok()) break;
-      const float* const reduced = job_.Floats(view->data());
-      float* const values =
-          job_.Floats(in_views() ? view->data() : buffer.data());
+      if (first_view == nullptr) first_view = view->data();
+      std::byte* const at =
+          mistake_.keeps_its_views ? first_view : view->data();
+      const float* const reduced = job_.Floats(at);
+      float* const values = job_.Floats(in_views() ? at : buffer.data());
       job_.Enqueue(*stream, [values, value] { std::fill_n(values, 3, value); });
       absl::Status done =
           engine.Submit(0, in_views() ? nullptr : buffer.data(),
@@ -131,7 +198,10 @@ class EndingJob {
                         stream.get());
       if (!pending.ok()) break;
       // All of the step is in its streams.
-      if (step == end && others_are_late) near_the_end.count_down();
+      if (step == end && others_are_late) {
+        is_near = true;
+        near_the_end.count_down();
+      }
       const auto* const scalars = reinterpret_cast<const VerdictScalars*>(
           job_.Reach((*pending)->scalars()));
       job_.Enqueue(*stream, [scalars, sums, reduced] {
@@ -139,6 +209,7 @@ class EndingJob {
         for (int i = 0; i < 3; ++i) sums[i] += reduced[i];
       });
     }
+    if (!is_near) near_the_end.count_down();  // a mistake has ended it before
     (void)stream->Synchronize();
     const auto report = engine.Report();
     if (!report.ok()) return Post("rank " + std::to_string(rank) + " is lost");
@@ -164,7 +235,7 @@ class EndingJob {
     }
     const auto passed =
         job_.engine(behind).RollForward(reports_[1 - behind].verdict);
-    if (!passed.ok()) Post(std::string(passed.status().message()));
+    if (!passed.ok()) return Post(std::string(passed.status().message()));
     for (const float gradient : job_.Get(behind, 0)) {
       if (gradient != static_cast<float>(3 * (steps[behind] + 1))) {
         Post("the gradients of the rank behind are damaged");
@@ -172,6 +243,7 @@ class EndingJob {
     }
   }
 
+  const GateMistake mistake_;
   const uint64_t seed_;
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);
@@ -189,38 +261,49 @@ TEST_P(GateDrillTest, FindsNothingInTheEngine) {
   const uint64_t seeds = kUnderThreadSanitizer ? 5 : 60;
   int behind = 0;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    EndingJob job(ComputeFault::kNone, GetParam(), seed);
+    EndingJob job({}, GetParam(), seed);
     ASSERT_EQ(job.Run(), "") << "seed " << seed;
     behind += job.was_behind() ? 1 : 0;
   }
   std::cout << "a rank was a step behind " << behind << " times\n";
 }
 
-struct GateMistake {
-  const char* name;
-  ComputeFault fault;
-};
+class GateMistakeTest : public testing::TestWithParam<GateMistake> {};
 
-TEST_P(GateDrillTest, FindsEveryMistake) {
+TEST_P(GateMistakeTest, IsNoticed) {
   if (kUnderThreadSanitizer) {
     GTEST_SKIP() << "the mistakes are found without it, and some are races";
   }
-  const GateMistake mistakes[] = {
-      {"records that do not ask the host's stop word",
-       ComputeFault::kIgnoresStop},
-      {"scalars that commit, whatever the gate says",
-       ComputeFault::kAlwaysCommits},
-  };
-  for (const GateMistake& mistake : mistakes) {
+  for (const int run_ahead : GetParam().run_ahead) {
     std::string said;
     uint64_t seed = 0;
-    while (said.empty() && seed < 200) {
-      said = EndingJob(mistake.fault, GetParam(), ++seed).Run();
+    while (said.empty() && seed < 1000) {
+      said = EndingJob(GetParam(), run_ahead, ++seed).Run();
     }
-    EXPECT_NE(said, "") << mistake.name;
-    std::cout << mistake.name << ": noticed with seed " << seed << ": " << said;
+    EXPECT_NE(said, "") << "run_ahead " << run_ahead;
+    std::cout << "run_ahead " << run_ahead << ": noticed with seed " << seed
+              << ": " << said;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Gate, GateMistakeTest,
+    testing::Values(
+        GateMistake{.name = "records do not ask the host's stop word",
+                    .compute = ComputeFault::kIgnoresStop},
+        GateMistake{.name = "scalars commit, whatever the gate says",
+                    .compute = ComputeFault::kAlwaysCommits},
+        GateMistake{.name = "the gate takes any record",
+                    .takes_any_record = true},
+        GateMistake{.name = "the gate forgets the journal",
+                    .forgets_the_journal = true},
+        GateMistake{.name = "a program writes gradients of a step that failed",
+                    .launches_anyway = true,
+                    .run_ahead = {0}},
+        GateMistake{.name = "a program keeps the views of one step",
+                    .keeps_its_views = true,
+                    .run_ahead = {1, 2}}),
+    [](const auto& info) { return CaseName(info.param.name); });
 
 }  // namespace
 }  // namespace lockstep::gradient

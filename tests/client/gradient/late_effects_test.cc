@@ -1,6 +1,12 @@
 #include "client/gradient/late_effects.h"
 
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <vector>
+
 #include "gtest/gtest.h"
+#include "tests/support/case_name.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -123,6 +129,84 @@ TEST_P(LateEffectsTest, AVerdictThatIsGivenAgainHasTheSameEffects) {
 }
 
 INSTANTIATE_TEST_SUITE_P(RunAhead, LateEffectsTest, testing::Values(0, 1, 2));
+
+// --- Ranks that are not equally fast ---
+
+// One rank's launches: the revision of each. Verdict `next_plan` finds that all
+// ranks hold the next revision, verdict `drained` the operator's command.
+// Before each launch the rank acts on the verdicts that it must have seen, and
+// on some more. `lateness`: how many launches behind its verdict an effect
+// begins; right is run_ahead.
+std::vector<int> LaunchesOf(int run_ahead, int lateness, uint64_t next_plan,
+                            uint64_t drained, std::mt19937_64& random) {
+  LateEffects effects(lateness, Uneven::kStop);
+  std::vector<int> launches;
+  int revision = 1;
+  uint64_t acted_on = 0;
+  const auto act_on = [&](uint64_t launch) {
+    Verdict verdict =
+        launch == drained ? Holding({Command::kDrain}) : Holding();
+    if (launch == next_plan) verdict.revision_holders = kWorld;
+    effects.Apply(launch, &verdict);
+    if (effects.switches_after() != launch) return;
+    ++revision;
+    effects.Switched();
+  };
+  while (true) {
+    const uint64_t next = launches.size();
+    uint64_t seen = next - std::min<uint64_t>(next, run_ahead);
+    seen += random() % (next - seen + 1);
+    // A switch or an end that is known comes before.
+    const auto awaits = [&](std::optional<uint64_t> end) {
+      return end.has_value() && *end < next && acted_on <= *end;
+    };
+    while (acted_on < seen || awaits(effects.switches_after()) ||
+           awaits(effects.last_launch())) {
+      act_on(acted_on++);
+    }
+    if (next > effects.last_launch().value_or(next)) return launches;
+    launches.push_back(revision);
+  }
+}
+
+// Whether two ranks launch different steps.
+bool RanksDiffer(int run_ahead, int lateness, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const uint64_t next_plan = random() % 5;
+  const uint64_t drained = next_plan + random() % 5;
+  const auto one = LaunchesOf(run_ahead, lateness, next_plan, drained, random);
+  return one != LaunchesOf(run_ahead, lateness, next_plan, drained, random);
+}
+
+TEST_P(LateEffectsTest, AreTheSameOnRanksThatAreNotEquallyFast) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
+    EXPECT_FALSE(RanksDiffer(GetParam(), GetParam(), seed)) << seed;
+  }
+}
+
+struct EffectsMistake {
+  const char* name;
+  int run_ahead;
+  int lateness;
+};
+
+class EffectsMistakeTest : public testing::TestWithParam<EffectsMistake> {};
+
+TEST_P(EffectsMistakeTest, IsNoticed) {
+  uint64_t seed = 1;
+  while (seed < 500 &&
+         !RanksDiffer(GetParam().run_ahead, GetParam().lateness, seed)) {
+    ++seed;
+  }
+  EXPECT_LT(seed, 500u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Effects, EffectsMistakeTest,
+    testing::Values(EffectsMistake{"they begin with the next step", 1, 0},
+                    EffectsMistake{
+                        "they begin two steps later with run ahead 2", 2, 1}),
+    [](const auto& info) { return CaseName(info.param.name); });
 
 }  // namespace
 }  // namespace lockstep::gradient

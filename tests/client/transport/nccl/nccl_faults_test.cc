@@ -3,12 +3,12 @@
 #include <functional>
 #include <iostream>
 #include <string>
-#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fault_suite.h"
 #include "tests/client/transport/nccl/faults.h"
+#include "tests/support/case_name.h"
 #include "tests/support/sanitizers.h"
 
 namespace lockstep::fake {
@@ -21,53 +21,38 @@ TEST(NcclFaultTest, FindsNothingInTheAdapter) {
   }
 }
 
-void ExpectEachIsFound(const std::vector<Fault>& faults) {
-  for (const Fault& fault : faults) {
-    const std::function<bool(const std::string&)> noticed =
-        testing::Matches(testing::ContainsRegex(fault.noticed));
-    std::string said;
-    for (uint64_t seed = 1; seed <= 20; ++seed) {
-      said = RunFaultSuite({.seed = seed,
-                            .decorate = fault.decorate,
-                            .patience = absl::Seconds(1),
-                            .enough = noticed});
-      if (!noticed(said)) continue;
-      std::cout << fault.name << ": noticed with seed " << seed << "\n";
-      break;
-    }
-    EXPECT_THAT(said, testing::ContainsRegex(fault.noticed)) << fault.name;
-  }
-}
+class NcclMistakeTest : public testing::TestWithParam<Fault> {};
 
-TEST(NcclFaultTest, FindsEveryMistake) {
+TEST_P(NcclMistakeTest, IsNoticed) {
   if (kUnderSanitizer) {
     GTEST_SKIP() << "the mistakes are found without a sanitizer";
   }
-  const std::vector<Fault> faults = AllFaults();
-  EXPECT_GE(faults.size(), 12u);
-  ExpectEachIsFound(faults);
+  const Fault& fault = GetParam();
+  const std::function<bool(const std::string&)> noticed =
+      testing::Matches(testing::ContainsRegex(fault.noticed));
+  std::string said;
+  for (uint64_t seed = 1; seed <= 20 && !noticed(said); ++seed) {
+    said = RunFaultSuite({.seed = seed,
+                          .decorate = fault.decorate,
+                          .patience = absl::Seconds(1),
+                          .enough = noticed});
+    if (noticed(said)) std::cout << "noticed with seed " << seed << "\n";
+  }
+  EXPECT_THAT(said, testing::ContainsRegex(fault.noticed));
 }
 
-TEST(NcclFaultTest, FindsEveryMistakeWithGraphs) {
-  if (kUnderSanitizer) {
-    GTEST_SKIP() << "the mistakes are found without a sanitizer";
-  }
-  ExpectEachIsFound(GraphFaults());
+std::string NameOf(const testing::TestParamInfo<Fault>& info) {
+  return CaseName(info.param.name);
 }
 
-TEST(NcclFaultTest, FindsEveryMistakeWithEnds) {
-  if (kUnderSanitizer) {
-    GTEST_SKIP() << "the mistakes are found without a sanitizer";
-  }
-  ExpectEachIsFound(EndFaults());
-}
-
-TEST(NcclFaultTest, FindsEveryMistakeWithWindows) {
-  if (kUnderSanitizer) {
-    GTEST_SKIP() << "the mistakes are found without a sanitizer";
-  }
-  ExpectEachIsFound(WindowFaults());
-}
+INSTANTIATE_TEST_SUITE_P(Adapter, NcclMistakeTest,
+                         testing::ValuesIn(AllFaults()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Graphs, NcclMistakeTest,
+                         testing::ValuesIn(GraphFaults()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Ends, NcclMistakeTest, testing::ValuesIn(EndFaults()),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Windows, NcclMistakeTest,
+                         testing::ValuesIn(WindowFaults()), NameOf);
 
 }  // namespace
 }  // namespace lockstep::fake
