@@ -38,10 +38,10 @@ Engine::Engine(EngineOptions options)
       executor_(*options_.executor),
       compute_(executor_.compute()),
       agreement_(options_.first_step),
-      effects_(run_ahead_, options_.uneven),
       tracker_(options_.names, options_.uses,
                negotiates() ? GradientTracker::Expects::kAnnounced
                             : GradientTracker::Expects::kAll),
+      steps_(plan::EndsByRecords(options_.plan), run_ahead_, options_.uneven),
       times_(options_.clock->Now()),
       overlap_(options_.overlap),
       unsubmitted_(options_.names, negotiates() ? kPassesUnannounced : kSteps,
@@ -75,9 +75,7 @@ void Engine::AwaitVoidSteps() {
   const Deadline deadline(kDrainTimeout);
   MutexLock lock(&mutex_);
   const auto is_over = [this] {
-    return after_the_last_.ok() || !failure_.ok() ||
-           (undecided_ == 0 && closing_.empty() &&
-            launches_ > effects_.last_launch().value_or(0));
+    return after_the_last_.ok() || !failure_.ok() || steps_.are_over();
   };
   while (!is_over() && !deadline.Passed()) {
     decided_.WaitFor(&mutex_, deadline.Left());
@@ -282,7 +280,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
     if (!failure_.ok()) return failure_;
     if (!after_the_last_.ok()) return after_the_last_;
     call.Begin();
-    if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    if (stream == nullptr && steps_.count() > 0) return NotWaitedFor();
     if (absl::Status status = CheckSubmit(parameter, gradient, bytes);
         !status.ok()) {
       return status;
@@ -481,7 +479,7 @@ void Engine::ZeroGradients() {
   std::vector<int> resting;
   {
     MutexLock lock(&mutex_);
-    if (in_flight_ > 0) return;
+    if (steps_.count() > 0) return;
     resting = tracker_.Resting();
     std::erase_if(resting, [&](int p) { return tracker_.HasSumInView(p); });
   }
@@ -573,23 +571,16 @@ absl::Status Engine::Drain() {
   const Deadline deadline(kDrainTimeout);
   {
     MutexLock lock(&mutex_);
-    while (undecided_ > 0 && !deadline.Passed()) {
+    while (steps_.undecided() > 0 && !deadline.Passed()) {
       decided_.WaitFor(&mutex_, deadline.Left());
     }
-    if (undecided_ > 0) {
+    if (steps_.undecided() > 0) {
       return absl::DeadlineExceededError(absl::StrFormat(
           "the device has not ended step %d within %s of the end of the epoch",
           agreement_.steps(), absl::FormatDuration(kDrainTimeout)));
     }
   }
   return gate_of_steps_->Probe(compute_, deadline.Left());
-}
-
-std::shared_ptr<PendingVerdict::State> Engine::InProgress() const {
-  const uint64_t launch = agreement_.steps() - options_.first_step;
-  if (launched_ != nullptr && launched_->launch == launch) return launched_;
-  const auto& found = recent_[launch % recent_.size()];
-  return found != nullptr && found->launch == launch ? found : nullptr;
 }
 
 // Once the epoch has ended, the views of the next step may be those of the one
@@ -613,8 +604,8 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
   std::optional<LateEffects> effects;
   {
     MutexLock lock(&mutex_);
-    pending = InProgress();
-    effects.emplace(effects_);
+    pending = steps_.Find(agreement_.steps() - options_.first_step);
+    effects.emplace(steps_.effects());
   }
   if (failure().ok() || pending == nullptr) {
     return absl::FailedPreconditionError(
@@ -642,7 +633,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return false;
     failure_ = error;
-    given_up = std::exchange(closing_, {});
+    given_up = steps_.GiveUpWaiting();
   }
   // Judge completes a verdict that was launched, and may still find that it
   // passed; an unlaunched verdict is completed here.

@@ -35,7 +35,6 @@
 #ifndef LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_ENGINE_H_
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -52,7 +51,6 @@
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
 #include "client/gradient/gradient_tracker.h"
-#include "client/gradient/late_effects.h"
 #include "client/gradient/layout_versions.h"
 #include "client/gradient/overlap_choice.h"
 #include "client/gradient/parameter_store.h"
@@ -63,6 +61,7 @@
 #include "client/gradient/step_gate.h"
 #include "client/gradient/step_summary.h"
 #include "client/gradient/step_times.h"
+#include "client/gradient/steps_in_flight.h"
 #include "client/gradient/unsubmitted.h"
 #include "client/gradient/verdict_lane.h"
 #include "client/transport/device_context.h"
@@ -184,7 +183,8 @@ class Engine {
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Launch(
       const std::shared_ptr<Captured>& step, const FinishOptions& options,
       Stream& stream);
-  // Whether its buckets are no longer in effect.
+  // Whether its buckets will not be in effect in the next step. Waits for what
+  // that depends on.
   bool IsStale(const Captured& step);
 
   // --- Slices; FailedPrecondition unless options.sharded ---
@@ -329,9 +329,6 @@ class Engine {
   // Where the device decides: blocks until the host knows what was decided of
   // the step before, and has acted on it.
   void AwaitStepBefore();
-  // Gives the step the number of its launch, and its layout.
-  void Number(const std::shared_ptr<PendingVerdict::State>& verdict)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Everything of the step is launched: the next one begins.
   absl::Status BeginNext();
   // A call that launches a part of a step, from Begin to destruction: no void
@@ -350,12 +347,8 @@ class Engine {
   // rank launches too.
   void LaunchVoidSteps(uint64_t last);
   void LaunchVoidGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
-                       const std::shared_ptr<Captured>& step,
-                       const Event& before);
-  // The step of a graph has its number. Then Launch it; returns when it has
-  // run.
-  void NumberLaunch(const std::shared_ptr<PendingVerdict::State>& verdict)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+                       const StepsInFlight::GraphLaunch& last);
+  // Launches a step that has its number; returns when it has run.
   Event LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
                     const std::shared_ptr<Captured>& step,
                     transport::DeviceContext::Graph& graph, Stream& stream);
@@ -409,6 +402,9 @@ class Engine {
   void EndVoid(PendingVerdict::State& verdict);
 
   absl::Status CheckCapture();
+  bool IsStaleNow(const Captured& step) const {
+    return step.revision != versions_->revision();
+  }
   absl::Status CheckBetweenSteps(int in_flight_max);
   absl::Status MakeParts(Captured* step);
   absl::Status CapturePart(Captured* step, Stream& stream,
@@ -434,9 +430,6 @@ class Engine {
   // Behind the last step, until the void steps that other ranks have launched
   // have ended here too.
   void AwaitVoidSteps();
-  // The step that is the next to pass; null if Finish was not called for it.
-  std::shared_ptr<PendingVerdict::State> InProgress() const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status failure();
   // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();
@@ -462,30 +455,14 @@ class Engine {
   std::atomic<Captured*> capturing_{nullptr};
 
   Mutex mutex_;
-  LateEffects effects_ ABSL_GUARDED_BY(mutex_);
   GradientTracker tracker_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   // Once the last step of the epoch has passed.
   absl::Status after_the_last_ ABSL_GUARDED_BY(mutex_);
   DataSupply supply_ ABSL_GUARDED_BY(mutex_);
-  // Steps that Finish was called for, until their verdicts are launched ...
-  std::deque<std::shared_ptr<PendingVerdict::State>> closing_
-      ABSL_GUARDED_BY(mutex_);
-  // ... and until they have passed.
-  int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The step whose verdict was launched last.
-  std::shared_ptr<PendingVerdict::State> launched_ ABSL_GUARDED_BY(mutex_);
-  // The graph of the newest step, if it was captured, and when it has run.
-  std::shared_ptr<Captured> last_graph_ ABSL_GUARDED_BY(mutex_);
-  Event last_ran_ ABSL_GUARDED_BY(mutex_);
+  StepsInFlight steps_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<PendingVerdict::State> rolled_forward_
       ABSL_GUARDED_BY(mutex_);
-  // Where the device decides: the newest steps, by the number of their launch.
-  std::array<std::shared_ptr<PendingVerdict::State>, StepGate::kDepth> recent_
-      ABSL_GUARDED_BY(mutex_);
-  uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Where the device decides: launched and not decided.
-  int undecided_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar decided_;
   int step_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar no_step_calls_;

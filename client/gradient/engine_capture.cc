@@ -59,7 +59,7 @@ absl::Status Engine::CheckBetweenSteps(int in_flight_max) {
     return absl::FailedPreconditionError("a step is being captured");
   }
   MutexLock lock(&mutex_);
-  if (in_flight_ > in_flight_max) return NotWaitedFor();
+  if (steps_.count() > in_flight_max) return NotWaitedFor();
   if (!tracker_.is_in_step()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       "the step in progress has gradients already: finish it first");
@@ -180,7 +180,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
 bool Engine::IsStale(const Captured& step) {
   // With steps in flight a switch may come before the next one begins.
   if (run_ahead_ > 0) AwaitStepBefore();
-  return step.revision != versions_->revision();
+  return IsStaleNow(step);
 }
 
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
@@ -215,7 +215,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     call.Begin();
     if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
     supply_.Finish(options);
-    NumberLaunch(verdict);
+    steps_.Launch(verdict, &versions_->current());
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
@@ -224,14 +224,6 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   if (held.ok()) held = BeginNext();
   if (!held.ok()) return held;
   return verdict;
-}
-
-void Engine::NumberLaunch(
-    const std::shared_ptr<PendingVerdict::State>& verdict) {
-  in_flight_ += 1;
-  Number(verdict);
-  launched_ = verdict;
-  undecided_ += 1;
 }
 
 Event Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
@@ -248,17 +240,16 @@ Event Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
   const Event ran = stream.Record();
   record_lane_->Watch(verdict, ran, step);
   MutexLock lock(&mutex_);
-  last_graph_ = step;
-  last_ran_ = ran;
+  steps_.Launched({step, ran});
   return ran;
 }
 
 void Engine::LaunchVoidGraph(
     const std::shared_ptr<PendingVerdict::State>& verdict,
-    const std::shared_ptr<Captured>& step, const Event& before) {
-  const Captured::Part& part = step->parts[versions_->turn()];
-  step->void_stream->WaitFor(before);
-  LaunchGraph(verdict, step, *part.void_graph, *step->void_stream);
+    const StepsInFlight::GraphLaunch& last) {
+  const Captured::Part& part = last.graph->parts[versions_->turn()];
+  last.graph->void_stream->WaitFor(last.ran);
+  LaunchGraph(verdict, last.graph, *part.void_graph, *last.graph->void_stream);
 }
 
 }  // namespace lockstep::gradient

@@ -58,15 +58,12 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     if (!after_the_last_.ok()) return after_the_last_;
-    if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    if (stream == nullptr && steps_.count() > 0) return NotWaitedFor();
     call.Begin();
     lazy = std::exchange(lazy_, {});
     supply_.Finish(options);
     if (values_ != nullptr) values_->EndStep();
-    in_flight_ += 1;
-    closing_.push_back(verdict);
-    Number(verdict);
-    last_graph_ = nullptr;
+    steps_.Close(verdict, &versions_->current());
     if (gate_of_steps_ != nullptr && stream != nullptr) {
       verdict->set_device_scalars(gate_of_steps_->ScalarsOf(verdict->launch));
       // With more than one set of buckets, the next backward pass writes to
@@ -103,13 +100,6 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   return verdict;
 }
 
-void Engine::Number(const std::shared_ptr<PendingVerdict::State>& verdict) {
-  verdict->launch = launches_++;
-  verdict->layout = &versions_->current();
-  if (gate_of_steps_ == nullptr) return;
-  recent_[verdict->launch % recent_.size()] = verdict;
-}
-
 absl::Status Engine::BeginNext() {
   if (!versions_->Rotate()) return absl::OkStatus();
   absl::Status adopted = executor_.Adopt(versions_->current().program());
@@ -123,10 +113,8 @@ void Engine::AwaitStepBefore() {
   for (;;) {
     {
       MutexLock lock(&mutex_);
-      const std::optional<uint64_t> launch = effects_.AwaitedBy(launches_);
-      if (!launch.has_value()) return;
-      const auto& before = recent_[*launch % recent_.size()];
-      if (before == awaited) return;
+      const auto before = steps_.AwaitedByNext();
+      if (before == nullptr || before == awaited) return;
       awaited = before;
     }
     awaited->AwaitResult();
@@ -157,30 +145,24 @@ void Engine::LaunchVoidSteps(uint64_t last) {
     verdict->options.more_data = false;
     verdict->closed = options_.clock->Now();
     GradientTracker::Incomplete incomplete;
-    std::shared_ptr<Captured> graph;
-    Event before;
+    StepsInFlight::GraphLaunch before;
     {
       MutexLock lock(&mutex_);
       while (step_calls_ > 0) no_step_calls_.Wait(&mutex_);
-      if (!failure_.ok() || launches_ > last) return;
+      if (!failure_.ok() || steps_.launches() > last) return;
+      before = steps_.last_graph();
       // Behind a switch no rank has launched anything.
-      graph = last_graph_;
-      before = last_ran_;
-      if (graph != nullptr && graph->revision != versions_->revision()) {
-        graph = nullptr;
-      }
-      if (graph != nullptr) {
-        NumberLaunch(verdict);
+      if (before.graph != nullptr && IsStaleNow(*before.graph)) before = {};
+      if (before.graph != nullptr) {
+        steps_.Launch(verdict, &versions_->current());
       } else {
-        in_flight_ += 1;
-        closing_.push_back(verdict);
-        Number(verdict);
+        steps_.Close(verdict, &versions_->current());
         incomplete = tracker_.Finish();
       }
     }
     absl::Status launched;
-    if (graph != nullptr) {
-      LaunchVoidGraph(verdict, graph, before);
+    if (before.graph != nullptr) {
+      LaunchVoidGraph(verdict, before);
     } else {
       executor_.EndStep();
       launched = RunOn(nullptr, [&](KernelQueue& kernel_queue) {

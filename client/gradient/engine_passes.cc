@@ -17,7 +17,7 @@ absl::Status Engine::BeginPass(const std::vector<int>& parameters) {
   }
   {
     MutexLock lock(&mutex_);
-    if (in_flight_ > 0) return NotWaitedFor();
+    if (steps_.count() > 0) return NotWaitedFor();
     absl::Status begun =
         parameters.empty() ? absl::OkStatus() : supply_.CheckSubmit();
     if (begun.ok()) begun = tracker_.BeginPass(parameters);
@@ -41,7 +41,7 @@ absl::Status Engine::BeginPassIfNone() {
   if (!negotiates()) return absl::OkStatus();
   {
     MutexLock lock(&mutex_);
-    if (in_flight_ > 0) return NotWaitedFor();
+    if (steps_.count() > 0) return NotWaitedFor();
     if (tracker_.has_begun()) return absl::OkStatus();
   }
   return BeginPass({});

@@ -34,7 +34,7 @@ absl::Status Engine::GatherParameters(Stream* stream) {
   if (stream != nullptr) AwaitStepBefore();
   {
     MutexLock lock(&mutex_);
-    if (stream == nullptr && in_flight_ > 0) return NotWaitedFor();
+    if (stream == nullptr && steps_.count() > 0) return NotWaitedFor();
   }
   const absl::StatusOr<uint64_t> number = values_->Begin();
   if (!number.ok()) return number.status();

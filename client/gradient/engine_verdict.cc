@@ -13,12 +13,7 @@ using protocol::Phase;
 
 std::shared_ptr<PendingVerdict::State> Engine::TakeClosing() {
   MutexLock lock(&mutex_);
-  if (closing_.empty()) return nullptr;
-  auto verdict = std::move(closing_.front());
-  closing_.pop_front();
-  launched_ = verdict;
-  if (gate_of_steps_ != nullptr) undecided_ += 1;
-  return verdict;
+  return steps_.TakeWaiting();
 }
 
 void Engine::EnterVerdict(PendingVerdict::State& verdict,
@@ -81,7 +76,7 @@ void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 void Engine::NoteDecided() {
   MutexLock lock(&mutex_);
-  undecided_ -= 1;
+  steps_.Decided();
   decided_.NotifyAll();
 }
 
@@ -120,7 +115,7 @@ absl::StatusOr<Verdict> Engine::Decided(
 void Engine::EndVoid(PendingVerdict::State& verdict) {
   {
     MutexLock lock(&mutex_);
-    in_flight_ -= 1;
+    steps_.End();
   }
   verdict.CompleteVoid(ended());
 }
@@ -130,7 +125,7 @@ void Engine::EndVoid(PendingVerdict::State& verdict) {
 bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
   {
     MutexLock lock(&mutex_);
-    effects_.Apply(verdict.launch, reduced);
+    steps_.effects().Apply(verdict.launch, reduced);
   }
   return agreement_.Pass(verdict.step_id.step, verdict.vectors,
                          EndsEpoch(*reduced));
@@ -172,13 +167,13 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   bool ends = false;
   {
     MutexLock lock(&mutex_);
-    ends = effects_.ends_soon() || !after_the_last_.ok();
+    ends = steps_.effects().ends_soon() || !after_the_last_.ok();
   }
   gate_.Pass(judged, ends, [this, verdict, passed, judged] {
     {
       MutexLock lock(&mutex_);
       times_.Paused(options_.clock->Now() - passed);
-      in_flight_ -= 1;
+      steps_.End();
     }
     verdict->Complete(judged);
   });
@@ -223,8 +218,8 @@ void Engine::EndAfter(const Verdict& last) {
     MutexLock lock(&mutex_);
     after_the_last_ = over;
     // Steps in flight are void where the device decides: all ranks launch them.
-    if (run_ahead_ == 0) given_up = std::exchange(closing_, {});
-    last_launch = effects_.last_launch();
+    if (run_ahead_ == 0) given_up = steps_.GiveUpWaiting();
+    last_launch = steps_.effects().last_launch();
   }
   if (last.IsLast()) {
     if (options_.on_last) options_.on_last(last.ending);
@@ -242,7 +237,7 @@ void Engine::SwitchIfDue(const PendingVerdict::State& verdict) {
   std::optional<uint64_t> after;
   {
     MutexLock lock(&mutex_);
-    after = effects_.switches_after();
+    after = steps_.effects().switches_after();
   }
   versions_->ForgetFormer();
   if (after != verdict.launch) {
@@ -254,7 +249,7 @@ void Engine::SwitchIfDue(const PendingVerdict::State& verdict) {
   Switch();
   // Last: until then whoever begins the next step waits for this one.
   MutexLock lock(&mutex_);
-  effects_.Switched();
+  steps_.effects().Switched();
 }
 
 void Engine::Switch() {

@@ -62,9 +62,10 @@ bool StreamFence::Passed() {
 void CudaStream::Ticket::GiveUp(const absl::Status& why,
                                 CudaEvents also) const {
   error->Set(why);
-  const CudaEvents before = after->Known();
+  const CudaEvents& before = after->events();
   also.insert(also.end(), before.begin(), before.end());
-  done->Publish(std::move(also));
+  // Some of it may still be queued: an operation that NCCL's thread has.
+  done->Publish(std::move(also), after->promises());
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {

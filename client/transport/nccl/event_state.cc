@@ -58,31 +58,72 @@ absl::StatusOr<bool> CudaEvent::Reached() const {
   return false;
 }
 
-void EventPromise::Publish(CudaEvents events) {
+void EventPromise::Publish(CudaEvents events, const All& also) {
+  All promised;
+  for (const auto& each : also) Resolve(each, &events, &promised);
   MutexLock lock(&mutex_);
   events_ = std::move(events);
+  also_ = std::move(promised);
   published_ = true;
   changed_.NotifyAll();
 }
 
+void EventPromise::Resolve(const std::shared_ptr<EventPromise>& promise,
+                           CudaEvents* events, All* promised) {
+  All also;
+  {
+    MutexLock lock(&promise->mutex_);
+    if (promise->published_) {
+      events->insert(events->end(), promise->events_.begin(),
+                     promise->events_.end());
+      also = promise->also_;
+    } else {
+      also = {promise};
+    }
+  }
+  promised->insert(promised->end(), also.begin(), also.end());
+}
+
 bool EventPromise::published() const {
   if (host_) return host_->Done();
-  MutexLock lock(&mutex_);
-  return published_;
+  All also;
+  {
+    MutexLock lock(&mutex_);
+    if (!published_) return false;
+    also = also_;
+  }
+  return std::all_of(also.begin(), also.end(),
+                     [](const auto& each) { return each->published(); });
 }
 
 CudaEvents EventPromise::events() const {
-  MutexLock lock(&mutex_);
-  return events_;
+  CudaEvents events;
+  All also;
+  {
+    MutexLock lock(&mutex_);
+    events = events_;
+    also = also_;
+  }
+  for (const auto& each : also) {
+    const CudaEvents more = each->events();
+    events.insert(events.end(), more.begin(), more.end());
+  }
+  return events;
 }
 
 bool EventPromise::Wait(const Deadline& deadline) const {
   if (host_) return host_->Wait(deadline.Left()).ok() || host_->Done();
-  MutexLock lock(&mutex_);
-  while (!published_ && !deadline.Passed()) {
-    changed_.WaitFor(&mutex_, deadline.Left());
+  All also;
+  {
+    MutexLock lock(&mutex_);
+    while (!published_ && !deadline.Passed()) {
+      changed_.WaitFor(&mutex_, deadline.Left());
+    }
+    if (!published_) return false;
+    also = also_;
   }
-  return published_;
+  return std::all_of(also.begin(), also.end(),
+                     [&](const auto& each) { return each->Wait(deadline); });
 }
 
 bool CudaEventState::published() const {

@@ -58,16 +58,20 @@ using CudaEvents = std::vector<std::shared_ptr<CudaEvent>>;
 
 // The completion of an operation, available once it is queued: its event, which
 // follows everything that it had to wait for. If the operation is given up
-// before it is queued: the events of what it had to wait for.
+// before it is queued: what it had to wait for, of which some may still be
+// promised.
 class EventPromise {
  public:
+  using All = std::vector<std::shared_ptr<EventPromise>>;
+
   EventPromise() = default;
   // Published, with no events, once `host`, of a stream on the host, is
   // complete.
   explicit EventPromise(Event host) : host_(std::move(host)) {}
 
-  // Called once, by the launch thread or the owner of a gate.
-  void Publish(CudaEvents events);
+  // Called once, by the launch thread or the owner of a gate. `also`: of an
+  // operation that is given up; it is published with the last of them.
+  void Publish(CudaEvents events, const All& also = {});
 
   bool published() const;
   // Empty before it is published.
@@ -79,8 +83,13 @@ class EventPromise {
   const std::optional<Event> host_;
   mutable Mutex mutex_;
   mutable CondVar changed_;
+  // Adds to `events` what is known, and to `promised` what is not.
+  static void Resolve(const std::shared_ptr<EventPromise>& promise,
+                      CudaEvents* events, All* promised);
+
   bool published_ ABSL_GUARDED_BY(mutex_) = false;
   CudaEvents events_ ABSL_GUARDED_BY(mutex_);
+  All also_ ABSL_GUARDED_BY(mutex_);  // none of them has others
 };
 
 // All work that a stream had when the state was made.

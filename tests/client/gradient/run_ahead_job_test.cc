@@ -373,7 +373,7 @@ struct StepFault {
 
 class RunAheadRecoveryTest : public RunAheadJobTest {
  protected:
-  static constexpr int64_t kSteps = 20;
+  static constexpr int64_t kSteps = 12;
 
   // A worker's process, and those that replace it: until it has trained to the
   // end.
@@ -552,7 +552,7 @@ INSTANTIATE_TEST_SUITE_P(Over, RunAheadJobTest,
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Seeds, RunAheadRecoveryTest,
                          testing::Combine(testing::Values(0, 1, 2),
-                                          testing::Range(0, 6)),
+                                          testing::Range(0, 4)),
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Over, RunAheadGrowthTest,
                          testing::Combine(testing::Values(0, 1, 2),

@@ -539,6 +539,36 @@ TEST(CudaStreamTest, WaitsForWhatRunsWhenALaterOperationIsGivenUp) {
   }
 }
 
+// NCCL's thread has the first of three operations, and may still enqueue it,
+// when the two behind it are given up.
+TEST(CudaStreamTest, WaitsForWhatIsStillQueuedWhenLaterOperationsAreGivenUp) {
+  FakeGpuWorld world;
+  const auto stream = world.MakeStream(0, "");
+  const auto side = world.MakeStream(0, "");
+  auto& cuda = static_cast<CudaStream&>(*stream);
+  CudaStream::Ticket first, second, third;
+  cuda.EnqueueBehind([&](CudaStream::Ticket ticket) { first = ticket; });
+  cuda.EnqueueBehind([&](CudaStream::Ticket ticket) { second = ticket; });
+  cuda.EnqueueBehind([&](CudaStream::Ticket ticket) { third = ticket; });
+  const Event all = stream->Record();
+  second.GiveUp(absl::AbortedError("over"));
+  third.GiveUp(absl::AbortedError("over"));
+  EXPECT_FALSE(all.Done());
+  EXPECT_FALSE(all.Wait(absl::Milliseconds(5)).ok());
+
+  std::atomic<bool> may_run{false};
+  const auto on_side = static_cast<CudaStream&>(*side).Ready();
+  world.gpus().StallUntil(*on_side, [&] { return may_run.load(); });
+  auto end = transport::nccl::CudaEvent::Record(world.TablesOf(0).cuda.get(),
+                                                *on_side);
+  ASSERT_TRUE(end.ok()) << end.status();
+  first.done->Publish({*end});
+  EXPECT_FALSE(all.Wait(absl::Milliseconds(5)).ok());
+  may_run = true;
+  EXPECT_TRUE(all.Wait(absl::Seconds(20)).ok());
+  EXPECT_TRUE(absl::IsAborted(stream->Synchronize()));
+}
+
 TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
   std::map<std::string, std::string> variables = {
       {"LOCKSTEP_NCCL_LIBRARY", "libmine.so"}, {"HOME", "nowhere"}};
