@@ -1,5 +1,6 @@
 #include "client/state/part.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -78,6 +79,9 @@ absl::StatusOr<RankPart> ParsePart(absl::string_view text,
     fields.Fail("version", absl::StrCat("is ", version, ", not 1"));
   }
   fields.Read("rank", &rank);
+  if (status.ok() && rank > std::numeric_limits<int>::max()) {
+    fields.Fail("rank", absl::StrCat("is ", rank, ", which no rank is"));
+  }
   fields.Read("step", &part.attempt.step);
   fields.Read("epoch", &part.attempt.epoch);
   fields.Read("attempt", &part.attempt.attempt);

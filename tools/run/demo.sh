@@ -5,7 +5,8 @@ usage_demo() {
   cat <<TXT
 usage: ./run demo [--workers N | --mesh M [--schedule S]] [--steps N] [--seed N]
                   [--sync MODE] [--transport T | --device D]
-                  [--wire-dtype H [--error-feedback]] [--leaves N] [--hold] [--no-halo]
+                  [--wire-dtype H [--error-feedback]] [--leaves N] [--run-ahead N] [--hold]
+                  [--no-halo]
                   [--state DIR [--save-every N] [--kill-all | --resume]]
                   [--kill-worker R [--no-replacement | --late-replacement]]
                   [--kill-coordinator | --ha [--etcd PROGRAM]] [--at-step N] [--tls]
@@ -31,6 +32,8 @@ Where --device cuda finds no GPU it says why and exits with 77.
   --wire-dtype H   what gradients are cast to on their way: none, bf16 or f16
   --error-feedback add what the cast took to the next step's gradients
   --leaves N    sums whose bits do not depend on the number of workers, of N parts of each batch
+  --run-ahead N with --device cuda: steps (1 or 2) that a worker enqueues before its host has seen
+                the verdict of the one before them
   --state DIR   save checkpoints in DIR, every --save-every N steps (10)
   --kill-all    kill the workers and the coordinator after --at-step N steps (20)
   --kill-worker R  kill worker R after --at-step N steps (20), and start it again: the others
@@ -55,7 +58,7 @@ TXT
 
 # The options of lockstep-demo; tests/docs/commands_test.py compares them.
 readonly demo_options=(--workers --mesh --schedule --steps --seed --sync --transport --device
-  --wire-dtype --leaves --state --save-every --at-step --kill-worker --etcd)
+  --wire-dtype --leaves --run-ahead --state --save-every --at-step --kill-worker --etcd)
 readonly demo_switches=(--error-feedback --hold --no-halo --resume --kill-all --kill-coordinator
   --no-replacement --late-replacement --ha --tls)
 

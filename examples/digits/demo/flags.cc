@@ -13,6 +13,7 @@
 #include "base/command_line.h"
 #include "base/open_files.h"
 #include "examples/digits/stages.h"
+#include "lockstep/job_spec.h"
 #include "lockstep/mesh.h"
 
 namespace lockstep::digits {
@@ -61,6 +62,11 @@ void Declare(Flags* flags, std::string* mesh, CommandLine& line) {
            "sums whose bits do not depend on the number of workers, of "
            "so many parts of each batch")
       .OneOf({"0", "1", "2", "4", "8", "16", "32", "64"})
+      .ShowDefault();
+  line.Add("--run-ahead", &flags->run_ahead,
+           "with --device cuda: steps that a worker enqueues before its host "
+           "has seen the verdict of the one before them")
+      .Between(0, JobSpec::kRunAheadMax)
       .ShowDefault();
   line.Add("--device", &flags->device,
            "where the workers train; cuda: over NCCL")
@@ -216,6 +222,12 @@ absl::Status Contradiction(const Flags& flags) {
   if (flags.sync == "negotiated" && flags.has_stages()) {
     return absl::InvalidArgumentError(
         "--sync negotiated wants a mesh of data only");
+  }
+  if (flags.run_ahead > 0 && (!flags.on_gpus() || flags.has_stages() ||
+                              flags.sync != "static" || flags.leaves > 0)) {
+    return absl::InvalidArgumentError(
+        "--run-ahead wants --device cuda, --sync static, a mesh without pipe "
+        "and no --leaves");
   }
   if (flags.leaves > 0 && flags.has_stages()) {
     return absl::InvalidArgumentError("--leaves wants a mesh without pipe");

@@ -23,6 +23,7 @@ struct Flags {
   std::string wire_dtype = "none";
   bool error_feedback = false;
   int leaves = 0;
+  int run_ahead = 0;
   std::string schedule = "1f1b";  // with pipe > 1
   int pipe = 1;                   // ranks of each pipeline
   int domain = 1;                 // ranks that an image is cut among

@@ -78,10 +78,11 @@ absl::Status JobFiles::WriteSpec(const Flags& flags) const {
       "transport: %s\n"
       "buckets: {first_bytes_max: 8KiB, bytes_max: 32KiB, wire_dtype: %s, "
       "error_feedback: %s}\n"
-      "reproducible: {leaves: %d}\n%s%s%s",
+      "reproducible: {leaves: %d}\n"
+      "run_ahead: %d\n%s%s%s",
       MeshOf(flags), flags.sync, flags.on_gpus() ? "nccl" : flags.transport,
       flags.wire_dtype, flags.error_feedback ? "true" : "false", flags.leaves,
-      flags.recovers() ? "limits: {max_restarts: 3}\n" : "",
+      flags.run_ahead, flags.recovers() ? "limits: {max_restarts: 3}\n" : "",
       flags.shrinks() ? "elastic: {axis: data}\n" : "", PipelineOf(flags));
   return WriteUserFile(Spec(), text);
 }
