@@ -58,10 +58,12 @@ class RunAheadTest : public testing::TestWithParam<Case> {
     absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Step(
         const FinishOptions& options = {.samples = 1}) {
       const auto value = static_cast<float>((rank_ + 1) * (++steps_));
+      const float* reduced = nullptr;
       for (const int p : {1, 0}) {
         const auto got = engine_.View(p);
         if (!got.ok()) return got.status();
         const absl::Span<std::byte> view = *got;
+        if (p == 0) reduced = job_.Floats(view.data());
         std::byte* const at = in_views() ? view.data() : buffers_[p].data();
         const size_t count = view.size() / sizeof(float);
         float* const to = job_.Floats(at);
@@ -71,7 +73,6 @@ class RunAheadTest : public testing::TestWithParam<Case> {
                            in_views() ? 0 : view.size(), stream_.get());
         if (!done.ok()) return done;
       }
-      const float* const reduced = job_.Floats(engine_.View(0)->data());
       auto pending = engine_.Finish(
           options, std::numeric_limits<double>::infinity(), stream_.get());
       if (!pending.ok()) return pending;
