@@ -24,7 +24,6 @@
 #include "absl/status/statusor.h"
 #include "client/gradient/pending.h"
 #include "client/transport/device_context.h"
-#include "lockstep/arena.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
 #include "protocol/ids.h"
@@ -34,7 +33,9 @@ namespace lockstep::gradient {
 struct Captured {
   // One graph for each step in flight: each has buckets of its own.
   struct Part {
-    ArenaBuffer scalars;  // where the update reads them
+    // Where the update reads them; the engine's, so that the destruction of a
+    // step in progress frees no memory, which would wait for the device.
+    VerdictScalars* scalars = nullptr;
     std::unique_ptr<transport::DeviceContext::Graph> graph;
     std::unique_ptr<transport::DeviceContext::Graph> void_graph;
     bool finished = false;  // FinishAsync was captured

@@ -453,6 +453,7 @@ class Engine {
   StepAgreement agreement_;
   std::atomic<double> weight_{1};
   std::atomic<Captured*> capturing_{nullptr};
+  std::vector<ArenaBuffer> graph_scalars_;  // of all captures
 
   Mutex mutex_;
   GradientTracker tracker_ ABSL_GUARDED_BY(mutex_);

@@ -126,7 +126,8 @@ absl::Status Engine::MakeParts(Captured* step) {
     absl::StatusOr<ArenaBuffer> scalars =
         options_.allocate(sizeof(VerdictScalars));
     if (!scalars.ok()) return scalars.status();
-    part.scalars = *std::move(scalars);
+    part.scalars = scalars->as<VerdictScalars>().data();
+    graph_scalars_.push_back(*std::move(scalars));
   }
   return absl::OkStatus();
 }
@@ -169,7 +170,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
-  verdict->set_device_scalars(&part.scalars.as<VerdictScalars>()[0]);
+  verdict->set_device_scalars(part.scalars);
   verdict->Complete(absl::FailedPreconditionError(
       "the step was captured and has not run: its launches have verdicts"));
   return verdict;
@@ -204,7 +205,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   verdict->has_scalars = true;
   verdict->closed = options_.clock->Now();
   const Captured::Part& part = step->parts[versions_->turn()];
-  verdict->set_device_scalars(&part.scalars.as<VerdictScalars>()[0]);
+  verdict->set_device_scalars(part.scalars);
   verdict->stream_follows_device = true;
   absl::AnyInvocable<void()> tell_order = [] {};
   StepCall call(this);

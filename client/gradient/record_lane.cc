@@ -24,7 +24,7 @@ absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
 absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
     options_.gate->Decide(kernel_queue, step->revision,
-                          &step->capturing().scalars.as<VerdictScalars>()[0]);
+                          step->capturing().scalars);
     if (!kernel_queue.status().ok()) return kernel_queue.status();
     step->capturing().verdict_captured.set_value(kernel_queue.Done());
     return absl::OkStatus();

@@ -373,15 +373,13 @@ struct StepFault {
 
 class RunAheadRecoveryTest : public RunAheadJobTest {
  protected:
-  static constexpr int64_t kSteps = 12;
-
   // A worker's process, and those that replace it: until it has trained to the
   // end.
   Model Work(int worker) {
     auto model = std::make_unique<Model>();
     const auto tables = job_.TablesOf(worker);
     std::optional<Recovery> recovered;
-    while (model->step < kSteps) {
+    while (model->step < steps_) {
       auto session = job_.Join(worker, tables, recovered);
       EXPECT_TRUE(session.ok()) << session.status();
       if (!session.ok()) break;
@@ -442,7 +440,7 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
       return absl::InternalError("injected");
     };
     absl::Status done;
-    for (; done.ok() && step < kSteps; ++step) {
+    for (; done.ok() && step < steps_; ++step) {
       if (before_step_) before_step_(step);
       done = fail(Point::kBeforeIt);
       if (done.ok()) done = program.Enqueue();
@@ -480,6 +478,7 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     return fault;
   }
 
+  int64_t steps_ = 12;
   std::function<void(int64_t step)> before_step_;
   Mutex mutex_;
   std::map<int64_t, StepFault> faults_;  // by step, each once
@@ -489,7 +488,7 @@ TEST_P(RunAheadRecoveryTest, AnyFaultsAndCommandsEndInTheSameState) {
   std::mt19937 random(static_cast<unsigned>(std::get<1>(GetParam())));
   std::atomic<bool> is_over{false};
   std::thread operators([&, seed = random()] { Command(seed, is_over); });
-  for (int64_t step = 1; step < kSteps - 1; ++step) {
+  for (int64_t step = 1; step < steps_ - 1; ++step) {
     if (random() % 3 != 0) continue;
     faults_[step] = {static_cast<int>(random() % kWorld),
                      static_cast<Point>(random() % 3), random() % 3 == 0};
@@ -502,7 +501,7 @@ TEST_P(RunAheadRecoveryTest, AnyFaultsAndCommandsEndInTheSameState) {
   for (std::thread& worker : workers) worker.join();
   is_over = true;
   operators.join();
-  EXPECT_EQ(models, std::vector<Model>(kWorld, Model::After(kSteps)));
+  EXPECT_EQ(models, std::vector<Model>(kWorld, Model::After(steps_)));
 }
 
 class RunAheadGrowthTest : public RunAheadRecoveryTest {};
@@ -511,6 +510,7 @@ class RunAheadGrowthTest : public RunAheadRecoveryTest {};
 TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
   constexpr int kLargest = 4;
   op_ = kOfAny;
+  steps_ = 100;
   job_.spec().mesh = {{{"data", kLargest}}};
   job_.spec().elastic = {.axis = "data", .min_workers = 2};
   job_.spec().timeouts.join = absl::Milliseconds(500);
@@ -524,6 +524,8 @@ TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
     ADD_FAILURE() << "waited for 30 s";
   };
   before_step_ = [&](int64_t step) {
+    // From then on it takes its time, so that growth comes before the end.
+    if (step > 9) absl::SleepFor(absl::Milliseconds(2));
     if (step != 9) return;
     await([](const JobView& view) { return view.workers.size() == kLargest; });
   };
@@ -536,7 +538,7 @@ TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
     });
   }
   for (std::thread& worker : workers) worker.join();
-  EXPECT_EQ(models, std::vector<Model>(kLargest, Model::After(kSteps, kOfAny)));
+  EXPECT_EQ(models, std::vector<Model>(kLargest, Model::After(steps_, kOfAny)));
   EXPECT_GE(job_.Describe().epoch, EpochId{2});
 }
 

@@ -1,6 +1,7 @@
 // Steps that are enqueued before the host has acted on the verdicts of those
 // before them: on fake GPUs, with a set of buckets for each step in flight.
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <tuple>
@@ -33,6 +34,14 @@ class RunAheadTest : public testing::TestWithParam<Case> {
 
   static int ahead() { return std::get<0>(GetParam()); }
   static bool in_views() { return std::get<1>(GetParam()); }
+
+  // How many steps are enqueued when this one begins on a device that waits for
+  // as many as there may be. Where there is one set of buckets, a program with
+  // gradients in views waits for each verdict.
+  static int QueuedBehind(int step, int steps) {
+    if (ahead() == 0 && in_views()) return step;
+    return std::min(step + 1 + ahead(), steps);
+  }
 
   // The sum of w's gradients over ranks and steps [0, steps).
   static float SumOf(uint64_t steps) {
@@ -154,6 +163,55 @@ TEST_P(RunAheadTest, TheHostEnqueuesStepsBehindOneThatRuns) {
     ASSERT_TRUE(rank.Step({.samples = 1, .more_data = false}).ok());
     EXPECT_EQ(rank.weights(),
               std::vector<float>(3, SumOf(static_cast<uint64_t>(ahead()) + 2)));
+  });
+}
+
+// Each step begins on the device once run_ahead more are enqueued: the host
+// needs nothing of it for that, in any step.
+TEST_P(RunAheadTest, TheDeviceHasStepsQueuedInEveryStep) {
+  constexpr int kSteps = 12;
+  std::atomic<int> enqueued[2] = {};
+  job_.Run([&](int r, Engine& engine) {
+    Rank rank(&job_, r);
+    for (int step = 0; step < kSteps; ++step) {
+      const int later = QueuedBehind(step, kSteps);
+      backend_.gpus().StallUntil(
+          *static_cast<transport::nccl::CudaStream&>(rank.stream()).Ready(),
+          [&, later] { return enqueued[r] >= later; });
+      ASSERT_TRUE(
+          rank.Step({.samples = 1, .more_data = step + 1 < kSteps}).ok());
+      ++enqueued[r];
+      EXPECT_GE(engine.step() + static_cast<uint64_t>(ahead()) + 1,
+                static_cast<uint64_t>(step));
+    }
+    EXPECT_EQ(rank.weights(), std::vector<float>(3, SumOf(kSteps)));
+  });
+}
+
+TEST_P(RunAheadTest, LaunchesAreQueuedInEveryStep) {
+  constexpr int kSteps = 12;
+  std::atomic<int> enqueued[2] = {};
+  job_.Run([&](int r, Engine& engine) {
+    Rank rank(&job_, r);
+    std::vector<std::shared_ptr<PendingVerdict::State>> captured;
+    const auto graph = engine.Capture(rank.stream(), [&]() -> absl::Status {
+      const auto state = rank.Step();
+      if (state.ok()) captured.push_back(*state);
+      return state.status();
+    });
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    for (int step = 0; step < kSteps; ++step) {
+      const int later = QueuedBehind(step, kSteps);
+      backend_.gpus().StallUntil(
+          *static_cast<transport::nccl::CudaStream&>(rank.stream()).Ready(),
+          [&, later] { return enqueued[r] >= later; });
+      const auto state =
+          engine.Launch(*graph, {.samples = 1, .more_data = step + 1 < kSteps},
+                        rank.stream());
+      ASSERT_TRUE(state.ok()) << state.status();
+      ++enqueued[r];
+    }
+    EXPECT_EQ(rank.stream().Synchronize(), absl::OkStatus());
   });
 }
 
