@@ -334,7 +334,8 @@ TEST_P(RunAheadJobTest, PausesAndIsDrained) {
     });
     const int64_t then = enqueued;
     absl::SleepFor(absl::Milliseconds(20));
-    EXPECT_EQ(enqueued, then);
+    // What does not need the verdict at which they pause.
+    EXPECT_LE(enqueued, then + kWorld * run_ahead());
     EXPECT_EQ(job_.Ask(JobCommand::kResume), absl::OkStatus());
     await([&] { return enqueued > then + 9; });
     EXPECT_EQ(job_.Ask(JobCommand::kDrain), absl::OkStatus());
@@ -510,7 +511,7 @@ class RunAheadGrowthTest : public RunAheadRecoveryTest {};
 TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
   constexpr int kLargest = 4;
   op_ = kOfAny;
-  steps_ = 100;
+  steps_ = 30;
   job_.spec().mesh = {{{"data", kLargest}}};
   job_.spec().elastic = {.axis = "data", .min_workers = 2};
   job_.spec().timeouts.join = absl::Milliseconds(500);
@@ -525,7 +526,7 @@ TEST_P(RunAheadGrowthTest, AJobGrowsBehindTheStepsInFlight) {
   };
   before_step_ = [&](int64_t step) {
     // From then on it takes its time, so that growth comes before the end.
-    if (step > 9) absl::SleepFor(absl::Milliseconds(2));
+    if (step > 9) absl::SleepFor(absl::Milliseconds(5));
     if (step != 9) return;
     await([](const JobView& view) { return view.workers.size() == kLargest; });
   };
