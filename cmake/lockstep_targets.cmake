@@ -16,7 +16,7 @@
 #   lockstep_complaint(NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
 #                       tests/catalogue/CMakeLists.txt
 #   lockstep_mistake(RULE NAME  CASES ... | COMMAND ...)   as lockstep_regression; see
-#                       docs/fake-gpus.md
+#                       docs/fake-gpus.md; lockstep_mistakes(TEST CASES "RULE NAME Case" ...)
 #   lockstep_register_again(ENTRY LABEL  CASES ... | COMMAND ...)   what these two do
 #   lockstep_list_test_targets()           at the end, for `./run test FILTER`
 #
@@ -323,6 +323,15 @@ endfunction()
 # label `gpu-fake`. RULE: the rule that it breaks (docs/fake-gpus.md).
 function(lockstep_mistake rule name)
   lockstep_register_again(mistake.${rule}.${name} gpu-fake ${ARGN})
+endfunction()
+
+# Several that are cases of one parameterised test: each "RULE NAME Case".
+function(lockstep_mistakes test cases)
+  foreach(mistake IN LISTS ARGN)
+    string(REPLACE " " ";" mistake "${mistake}")
+    list(POP_FRONT mistake rule name case)
+    lockstep_mistake(${rule} ${name} CASES ${test} "${cases}/${case}")
+  endforeach()
 endfunction()
 
 # Writes the targets that each test needs: lines "ENTRY TARGET ...", no line if
