@@ -46,12 +46,10 @@ double Median(std::vector<double> values) {
 // Plain NCCL: one thread, one stream.
 class Raw {
  public:
-  Raw(const Tables& tables, const EnqueuePlace& place, bool blocking, float* in,
-      float* out)
+  Raw(const Tables& tables, const EnqueuePlace& place, float* in, float* out)
       : tables_(tables),
         place_(place),
         scope_(*tables_.cuda),
-        blocking_(blocking),
         in_(in),
         out_(out) {}
   ~Raw() {
@@ -65,29 +63,26 @@ class Raw {
     const absl::StatusOr<NcclUniqueId> id = ShareId();
     if (!id.ok()) return id.status();
     NcclConfig config;
-    config.blocking = blocking_ ? 1 : 0;
+    config.blocking = 1;
     absl::Status made =
         Check(*tables_.nccl,
               tables_.nccl->CommInitRankConfig(&comm_, place_.size, *id,
                                                place_.rank, &config),
               "CommInitRankConfig");
-    made.Update(Poll());
     return made;
   }
 
   absl::StatusOr<double> Run(int calls) {
-    const auto handle = stream_->Ready();
-    if (!handle.ok()) return handle.status();
+    const auto handle = stream_->handle();
     absl::Status done;
     const Stopwatch stopwatch;
     for (int i = 0; i < calls; ++i) {
-      done.Update(
-          Check(*tables_.nccl,
-                tables_.nccl->AllReduce(
-                    in_, out_, kCount, transport::nccl::NcclDType::kFloat32,
-                    transport::nccl::NcclOp::kSum, comm_, *handle),
-                "AllReduce"));
-      done.Update(Poll());
+      done.Update(Check(
+          *tables_.nccl,
+          tables_.nccl->AllReduce(in_, out_, kCount,
+                                  transport::nccl::NcclDType::kFloat32,
+                                  transport::nccl::NcclOp::kSum, comm_, handle),
+          "AllReduce"));
     }
     const double us = stopwatch.Microseconds();
     done.Update(stream_->Synchronize());
@@ -114,45 +109,27 @@ class Raw {
     return id;
   }
 
-  // Waits until NCCL has completed the asynchronous call.
-  absl::Status Poll() {
-    NcclResult error =
-        blocking_ ? NcclResult::kSuccess : NcclResult::kInProgress;
-    while (error == NcclResult::kInProgress) {
-      const NcclResult asked = tables_.nccl->CommGetAsyncError(comm_, &error);
-      if (asked != NcclResult::kSuccess) error = asked;
-    }
-    return Check(*tables_.nccl, error, "CommGetAsyncError");
-  }
-
   const Tables tables_;
   const EnqueuePlace& place_;
   const transport::nccl::DeviceScope scope_;  // for the measuring thread
-  const bool blocking_;
   float* const in_;
   float* const out_;
   std::unique_ptr<CudaStream> stream_;
   NcclComm comm_ = nullptr;
 };
 
-struct OursCost {
-  double call_us, queued_us;
-};
-
-absl::StatusOr<OursCost> RunOurs(Communicator& communicator, CudaStream& stream,
-                                 float* in, float* out, int calls) {
+absl::StatusOr<double> RunOurs(Communicator& communicator, CudaStream& stream,
+                               float* in, float* out, int calls) {
   absl::Status done;
   const Stopwatch stopwatch;
   for (int i = 0; i < calls; ++i) {
     done.Update(communicator.AllReduce(in, out, kCount, DType::kF32,
                                        ReduceOp::kSum, stream));
   }
-  const double called = stopwatch.Microseconds();
-  done.Update(stream.Ready().status());
-  const double queued = stopwatch.Microseconds();
+  const double us = stopwatch.Microseconds();
   done.Update(stream.Synchronize());
   if (!done.ok()) return done;
-  return OursCost{called / calls, queued / calls};
+  return us / calls;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Connect(
@@ -175,12 +152,9 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables,
   float* const in = memory->as<float>().data();
   float* const out = in + kCount;
 
-  Raw raw(tables, place, /*blocking=*/true, in, out);
-  Raw polled(tables, place, /*blocking=*/false, in, out);
+  Raw raw(tables, place, in, out);
   if (load.with_raw) {
-    absl::Status made = raw.Connect();
-    made.Update(polled.Connect());
-    if (!made.ok()) return made;
+    if (absl::Status made = raw.Connect(); !made.ok()) return made;
   }
   auto transport = transport::nccl::MakeTransport(tables);
   if (!transport.ok()) return transport.status();
@@ -189,27 +163,20 @@ absl::StatusOr<EnqueueCost> MeasureEnqueue(const Tables& tables,
   auto stream = CudaStream::Create(tables.cuda.get());
   if (!stream.ok()) return stream.status();
 
-  std::vector<double> raws, polls, called, queued;
+  std::vector<double> raws, ours;
   for (int batch = -1; batch < load.batches; ++batch) {  // the first warms up
     if (load.with_raw) {
       const auto raw_us = raw.Run(load.calls);
-      const auto polled_us = polled.Run(load.calls);
       if (!raw_us.ok()) return raw_us.status();
-      if (!polled_us.ok()) return polled_us.status();
       if (batch >= 0) raws.push_back(*raw_us);
-      if (batch >= 0) polls.push_back(*polled_us);
     }
-    const auto ours = RunOurs(**communicator, **stream, in, out, load.calls);
-    if (!ours.ok()) return ours.status();
-    if (batch < 0) continue;
-    called.push_back(ours->call_us);
-    queued.push_back(ours->queued_us);
+    const auto us = RunOurs(**communicator, **stream, in, out, load.calls);
+    if (!us.ok()) return us.status();
+    if (batch >= 0) ours.push_back(*us);
   }
   (void)place.exchange("measured");  // no rank leaves before all have measured
   return EnqueueCost{.raw_us = load.with_raw ? Median(raws) : 0,
-                     .polled_us = load.with_raw ? Median(polls) : 0,
-                     .call_us = Median(called),
-                     .queued_us = Median(queued)};
+                     .call_us = Median(ours)};
 }
 
 }  // namespace lockstep::bench

@@ -1,12 +1,8 @@
 // The host cost of enqueuing an all-reduce of a few bytes.
 //
-//   raw       ncclAllReduce on a blocking communicator, call after call
-//   polled    the same on a non-blocking communicator, as in this library, each
-//             polled until it is queued: the cost of being able to abort
-//   call      AllReduce of this library: the cost for the training thread;
-//             compare with raw
-//   queued    the same, until the launch thread has queued the last operation;
-//             compare with polled
+//   raw       ncclAllReduce, call after call: what NCCL costs
+//   call      AllReduce of this library: when it returns, the operation is on
+//             the device
 //
 //   [64 calls]──waits──[64 calls]──waits──...     only the calls are timed
 //
@@ -45,10 +41,8 @@ struct EnqueueLoad {
 };
 
 struct EnqueueCost {
-  double raw_us = 0;
-  double polled_us = 0;
+  double raw_us = 0;  // NCCL's own call
   double call_us = 0;
-  double queued_us = 0;
 };
 
 // Collective: every rank passes the same load.

@@ -48,20 +48,20 @@ class IdleCuda final : public fake::ForwardingCuda {
 class IdleNccl final : public fake::ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
-  Result GroupStart() override { return Result::kSuccess; }
-  Result GroupEnd() override { return Result::kSuccess; }
+  Result GroupStart() override {
+    return connected_ ? Result::kSuccess : inner_->GroupStart();
+  }
+  Result GroupEnd() override {
+    return std::exchange(connected_, true) ? Result::kSuccess
+                                           : inner_->GroupEnd();
+  }
   Result AllReduce(const void*, void*, size_t, DType, Op, Comm,
                    StreamHandle) override {
     return Result::kSuccess;
   }
-  Result CommGetAsyncError(Comm comm, Result* error) override {
-    if (connected_) {
-      *error = Result::kSuccess;
-      return Result::kSuccess;
-    }
-    const Result asked = inner_->CommGetAsyncError(comm, error);
-    connected_ = *error == Result::kSuccess;
-    return asked;
+  Result CommGetAsyncError(Comm, Result* error) override {
+    *error = Result::kSuccess;
+    return Result::kSuccess;
   }
   Result CommAbort(Comm) override { return Result::kSuccess; }
   Result CommFinalize(Comm) override { return Result::kSuccess; }

@@ -99,7 +99,7 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
                HasLaunchableStream();
   }
   if (advances) Advance();
-  RunIfClosed();
+  RunIfDue();
   return absl::OkStatus();
 }
 
@@ -150,7 +150,7 @@ void Executor::LaunchQueued() {
           lanes_[queued].step += 1;
           BeginStep(queued);
         }
-        if (on_close_) closed_ = true;
+        if (runs_ == QueueRuns::kOnClose) due_ = true;
         return;
       }
     }
@@ -162,6 +162,7 @@ void Executor::LaunchOnQueue(const UnitRef& unit) {
                  TakeEvents(unit));
   Count(*program_, unit);
   undrained_ = true;
+  if (runs_ == QueueRuns::kInCall) due_ = true;
 }
 
 std::vector<Event> Executor::TakeEvents(const UnitRef& unit) {
@@ -183,15 +184,24 @@ std::vector<Event> Executor::TakeEvents(const UnitRef& unit) {
   return events;
 }
 
-void Executor::RunIfClosed() {
-  if (closed_.load(std::memory_order_relaxed) && closed_.exchange(false)) {
-    queue_->Drain();
+// In kInCall two calls may be here: the second one waits until the first has
+// run its launches, too.
+void Executor::RunIfDue() {
+  const bool in_call = runs_ == QueueRuns::kInCall;
+  if (in_call || due_.load(std::memory_order_relaxed)) {
+    if (due_.exchange(false) || in_call) queue_->Drain();
   }
 }
 
-void Executor::SetOnClose(bool on_close) {
-  on_close_ = on_close;
-  queue_->SetOnDrain(on_close);
+void Executor::Run(absl::AnyInvocable<void(KernelQueue&)> work,
+                   std::vector<Event> after) {
+  queue_->Run(std::move(work), std::move(after));
+  if (runs_ == QueueRuns::kInCall) queue_->Drain();
+}
+
+void Executor::SetQueueRuns(QueueRuns runs) {
+  if (runs_.exchange(runs) == runs) return;
+  queue_->SetOnDrain(runs != QueueRuns::kOnThread);
 }
 
 // --- Steps ------------------------------------------------------------------

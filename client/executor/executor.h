@@ -15,13 +15,14 @@
 // BeginRun. A lane whose owner does not run it in a step is skipped: nothing
 // waits for it in that step.
 //
-// Each step chooses the thread that runs the comm queue: the queue's own, or
-// the thread that launches the verdict (SetOnClose).
+// The comm queue runs on its own thread, on the thread that launches the
+// verdict, or on each that makes something ready (QueueRuns). In the last case
+// a call returns once all that it launched is on the device.
 //
-// Threads: any. Queued operations are launched under the lock, and only
-//          enqueued. Transfers on streams are launched without it, one at a
-//          time, by a thread that calls MarkReady or Advance. Owners are called
-//          as lane_owner.h says.
+// Threads: any. Queued operations are put on the comm queue under the lock, and
+//          run without it. Transfers on streams are launched without it, one at
+//          a time, by a thread that calls MarkReady or Advance. Owners are
+//          called as lane_owner.h says.
 // Errors:  a failed transfer is reported to its lane's owner. Abort unblocks
 //          every transfer.
 
@@ -50,6 +51,13 @@
 #include "plan/ir.h"
 
 namespace lockstep::executor {
+
+// Where the comm queue runs what is launched.
+enum class QueueRuns {
+  kOnThread,  // its own
+  kOnClose,   // on the thread that launches the verdict, then all at once
+  kInCall,    // on the thread that calls MarkReady or Run, before it returns
+};
 
 class Executor {
  public:
@@ -97,14 +105,12 @@ class Executor {
   // (a capture that was given up).
   void RestartStep();
 
-  // Lets RunIfClosed run the comm queue instead of the queue's thread, which is
-  // the default. Call between a verdict and the first launch after it.
-  void SetOnClose(bool on_close);
+  // kOnThread is the default. Call between a verdict and the first launch after
+  // it. kInCall: no operation may call MarkReady or Run.
+  void SetQueueRuns(QueueRuns runs);
   // Runs `work` on the comm queue, after everything launched before.
   void Run(absl::AnyInvocable<void(KernelQueue&)> work,
-           std::vector<Event> after = {}) {
-    queue_->Run(std::move(work), std::move(after));
-  }
+           std::vector<Event> after = {});
   // Returns once everything launched on the comm queue has been enqueued on its
   // communicators; for host memory, once it is complete.
   void Drain() { queue_->Drain(); }
@@ -196,14 +202,15 @@ class Executor {
   void Count(const Program& program, const UnitRef& unit) const;
   std::string WhatHolds(const UnitRef& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RunIfClosed();
+  void RunIfDue();
 
   std::vector<std::unique_ptr<Communicator>> communicators_;
   const std::shared_ptr<transport::DeviceContext> compute_;
   std::shared_ptr<LaneTraffic> traffic_;  // or null
   PipelineRun pipeline_run_;
-  std::atomic<bool> on_close_{false};
-  std::atomic<bool> closed_{false};  // verdict launched, queue not yet run
+  std::atomic<QueueRuns> runs_{QueueRuns::kOnThread};
+  std::atomic<bool> due_{
+      false};  // this thread, or another, is to run the queue
 
   mutable Mutex mutex_;
   CondVar advanced_;

@@ -181,8 +181,8 @@ absl::Status Engine::MakeRecordLane() {
       .take = [this] { return TakeClosing(); },
       .enter = [this](PendingVerdict::State& verdict,
                       StepSummary* summary) { EnterRecord(verdict, summary); },
-      .enqueued = [this](const VerdictLane::Pending& verdict,
-                         const Event& decided) { Enqueued(verdict, decided); },
+      .enqueued = [](const VerdictLane::Pending& verdict,
+                     const Event& decided) { verdict->Enqueued(decided); },
       .contributed = [this] { agreement_.Enter(Phase::kVerdict); },
       .ended = [this](const VerdictLane::Pending& verdict,
                       const absl::Status& ran) { DeviceEnded(verdict, ran); },
@@ -248,7 +248,15 @@ void Engine::BeginOverlap() {
   const bool needs_helper =
       negotiates() || values_ != nullptr || compute_.NeedsOneOrder();
   if (needs_helper) overlap_ = OverlapChoice(Overlap::kThread);
-  executor_.SetOnClose(overlap_.form() == Overlap::kInline);
+  executor_.SetQueueRuns(QueueRunsOf(overlap_.form()));
+}
+
+executor::QueueRuns Engine::QueueRunsOf(Overlap form) const {
+  using executor::QueueRuns;
+  // A decision arrives on a thread that must not block.
+  if (negotiates()) return QueueRuns::kOnThread;
+  if (compute_.NeedsOneOrder()) return QueueRuns::kInCall;
+  return form == Overlap::kInline ? QueueRuns::kOnClose : QueueRuns::kOnThread;
 }
 
 // All ranks register the same buffers at the same point.

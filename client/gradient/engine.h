@@ -11,9 +11,11 @@
 // depends on the old one at once, on the thread that judges the verdict, after
 // it has passed and before any waiter for it resumes (layout_versions.h).
 //
-// A helper thread runs the queue, or the thread that closes the step runs it
-// once the step is closed: whichever takes less time (overlap_choice.h). In the
-// second case Finish blocks.
+// On the host a helper thread runs the queue, or the thread that closes the
+// step runs it once the step is closed: whichever takes less time
+// (overlap_choice.h). In the second case Finish blocks. On a device the calls
+// enqueue themselves what they make ready, so that a step's work is on the
+// device when they return; in negotiated mode a helper does.
 //
 // Only a DeviceContext (device_context.h) accesses gradient bytes, since they
 // may be in device memory. Submit then only enqueues its work, and the bucket's
@@ -276,6 +278,7 @@ class Engine {
   absl::Status MakeProgram(Layout& layout);
   void MakePassLane();
   void BeginOverlap();
+  executor::QueueRuns QueueRunsOf(Overlap form) const;
   // Computes how many Submits each parameter takes if its sums have leaves.
   absl::Status CountLeaves(const Layout& layout);
   absl::Status RegisterBuckets();
@@ -323,8 +326,10 @@ class Engine {
   // then marks the verdict ready.
   absl::Status CloseStep(const GradientTracker::Incomplete& incomplete,
                          KernelQueue& kernel_queue);
-  // Blocks the caller's stream until the verdict releases it, and, where the
-  // device decides, returns when the stream has work again.
+  // Work on the stream that the caller enqueues from now on runs behind the
+  // verdict. Blocks until that is so. An error: the step has not passed, and
+  // the caller must not write to its gradients.
+  absl::Status JoinVerdict(Stream& stream, PendingVerdict::State& verdict);
   absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
   // Where the device decides: blocks until the host knows what was decided of
   // the step before, and has acted on it.
@@ -348,10 +353,10 @@ class Engine {
   void LaunchVoidSteps(uint64_t last);
   void LaunchVoidGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
                        const StepsInFlight::GraphLaunch& last);
-  // Launches a step that has its number; returns when it has run.
-  Event LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
-                    const std::shared_ptr<Captured>& step,
-                    transport::DeviceContext::Graph& graph, Stream& stream);
+  // Launches a step that has its number.
+  void LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                   const std::shared_ptr<Captured>& step,
+                   transport::DeviceContext::Graph& graph, Stream& stream);
   // Negotiated mode, on the comm queue's thread: launches a decided reduction,
   // and ends a pass, with the parameters that no reduction covered.
   void LaunchDecided(int parameter, const BucketStore::Share& share);
@@ -364,8 +369,6 @@ class Engine {
   // The same where the device decides: before it is known whether the transfers
   // complete.
   void EnterRecord(PendingVerdict::State& verdict, StepSummary* summary);
-  void Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
-                const Event& decided);
   void DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
                    const absl::Status& ran);
   // What the device has decided of the step. `communicator`: of an error.

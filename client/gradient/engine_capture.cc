@@ -206,7 +206,6 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   verdict->closed = options_.clock->Now();
   const Captured::Part& part = step->parts[versions_->turn()];
   verdict->set_device_scalars(part.scalars);
-  verdict->stream_follows_device = true;
   absl::AnyInvocable<void()> tell_order = [] {};
   StepCall call(this);
   {
@@ -220,17 +219,15 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     tell_order = TakeOrderWatch(step->completed);
   }
   tell_order();
-  verdict->ReleaseStream(LaunchGraph(verdict, step, *part.graph, stream));
-  absl::Status held = GateStream(stream, *verdict);
-  if (held.ok()) held = BeginNext();
-  if (!held.ok()) return held;
+  LaunchGraph(verdict, step, *part.graph, stream);
+  if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
   return verdict;
 }
 
-Event Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
-                          const std::shared_ptr<Captured>& step,
-                          transport::DeviceContext::Graph& graph,
-                          Stream& stream) {
+void Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                         const std::shared_ptr<Captured>& step,
+                         transport::DeviceContext::Graph& graph,
+                         Stream& stream) {
   agreement_.Enter(Phase::kTransfer);
   StepSummary summary = verdict->OwnSummary();
   EnterRecord(*verdict, &summary);
@@ -242,7 +239,6 @@ Event Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
   record_lane_->Watch(verdict, ran, step);
   MutexLock lock(&mutex_);
   steps_.Launched({step, ran});
-  return ran;
 }
 
 void Engine::LaunchVoidGraph(

@@ -66,8 +66,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     steps_.Close(verdict, &versions_->current());
     if (gate_of_steps_ != nullptr && stream != nullptr) {
       verdict->set_device_scalars(gate_of_steps_->ScalarsOf(verdict->launch));
-      // With more than one set of buckets, the next backward pass writes to
-      // other views.
+      // With one set of buckets, the next backward pass may write to a view of
+      // this step, and a step that has not passed here may have to be applied
+      // from it: so the caller waits until the host knows.
       verdict->stream_follows_device = run_ahead_ > 0 || !uses_views_;
     }
     tell_order = TakeOrderWatch(tracker_.completed());
@@ -93,8 +94,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
   verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
-    if (absl::Status held = GateStream(*stream, *verdict); !held.ok()) {
-      return held;
+    if (absl::Status joined = JoinVerdict(*stream, *verdict); !joined.ok()) {
+      return joined;
     }
   }
   return verdict;
@@ -117,7 +118,7 @@ void Engine::AwaitStepBefore() {
       if (before == nullptr || before == awaited) return;
       awaited = before;
     }
-    awaited->AwaitResult();
+    awaited->AwaitResult().IgnoreError();
   }
 }
 
@@ -183,20 +184,24 @@ void Engine::NoteLeaves(const FinishOptions& options) {
   }
 }
 
+absl::Status Engine::JoinVerdict(Stream& stream,
+                                 PendingVerdict::State& verdict) {
+  if (gate_of_steps_ == nullptr) return GateStream(stream, verdict);
+  if (const auto decided = verdict.AwaitEnqueued()) stream.WaitFor(*decided);
+  if (verdict.stream_follows_device) return absl::OkStatus();
+  return verdict.AwaitResult();
+}
+
 absl::Status Engine::GateStream(Stream& stream,
                                 PendingVerdict::State& verdict) {
-  const bool on_device = gate_of_steps_ != nullptr;
-  auto hold =
-      compute_.GateStream(stream, on_device ? 0 : sizeof(VerdictScalars));
+  auto hold = compute_.GateStream(stream, sizeof(VerdictScalars));
   if (!hold.ok()) {
     Fail(-1, hold.status());
     return hold.status();
   }
   verdict.Holds(*hold);
   (*hold)->Begin();
-  if (!verdict.stream_follows_device) return absl::OkStatus();
-  return compute_.Perform(&stream,
-                          [](KernelQueue&) { return absl::OkStatus(); });
+  return absl::OkStatus();
 }
 
 absl::AnyInvocable<void()> Engine::TakeOrderWatch(

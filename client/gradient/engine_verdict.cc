@@ -45,14 +45,6 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 // --- Where the device decides ------------------------------------------------
 
-// With one set of buckets, a gradient view of this step may be written again
-// once the stream continues, and a step that has not passed may have to be
-// applied from it: so the host releases the stream, in Conclude.
-void Engine::Enqueued(const std::shared_ptr<PendingVerdict::State>& verdict,
-                      const Event& decided) {
-  if (verdict->stream_follows_device) verdict->ReleaseStream(decided);
-}
-
 void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
                          const absl::Status& ran) {
   std::optional<StepGate::Outcome> decision;
@@ -205,7 +197,7 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
         MeanStepSeconds(executor_.communicator(0)->size(), verdict.vectors));
     next = overlap_.form();
   }
-  executor_.SetOnClose(next == Overlap::kInline);
+  executor_.SetQueueRuns(QueueRunsOf(next));
 }
 
 void Engine::EndAfter(const Verdict& last) {

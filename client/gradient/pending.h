@@ -27,16 +27,18 @@ class PendingVerdict::State {
   explicit State(std::function<absl::Status(const absl::Status&)> explain)
       : explain_(std::move(explain)) {}
 
-  // The stream that waits continues once `decided` is complete, whatever was
-  // decided; Complete sets its error. Call once, before or after Holds.
-  void ReleaseStream(const Event& decided) {
-    std::shared_ptr<transport::DeviceContext::StreamGate> hold;
-    {
-      MutexLock lock(&mutex_);
-      decided_ = decided;
-      hold = hold_;
-    }
-    if (hold != nullptr) hold->ReleaseAt(decided);
+  // Where the device decides: everything of the step is enqueued, and `decided`
+  // follows it.
+  void Enqueued(const Event& decided) {
+    MutexLock lock(&mutex_);
+    decided_ = decided;
+    completed_.NotifyAll();
+  }
+  // Blocks until then; no value: the step ended before.
+  std::optional<Event> AwaitEnqueued() const {
+    MutexLock lock(&mutex_);
+    while (!decided_ && !result_) completed_.Wait(&mutex_);
+    return decided_;
   }
 
   // Only the first call has an effect; scalars must be set before.
@@ -53,16 +55,13 @@ class PendingVerdict::State {
   // unexplained error. Call once, before scalars() is called.
   void Holds(std::shared_ptr<transport::DeviceContext::StreamGate> hold) {
     absl::Status status;
-    std::optional<Event> decided;
     bool is_complete = false;
     {
       MutexLock lock(&mutex_);
       hold_ = hold;
-      decided = decided_;
       is_complete = result_.has_value();
       status = of_the_stream_;
     }
-    if (decided) hold->ReleaseAt(*decided);
     if (is_complete) hold->Release(status, &scalars_);
   }
 
@@ -88,10 +87,11 @@ class PendingVerdict::State {
     return explain_(result_->status());
   }
 
-  // Blocks until there is a result.
-  void AwaitResult() const {
+  // Blocks until there is a result; its status, unexplained.
+  absl::Status AwaitResult() const {
     MutexLock lock(&mutex_);
     while (!result_) completed_.Wait(&mutex_);
+    return result_->status();
   }
 
   // The device writes the scalars, there. Call it before they are asked for.
@@ -106,7 +106,7 @@ class PendingVerdict::State {
   uint64_t launch = 0;                 // step_gate.h
   gradient::Layout* layout = nullptr;  // until the next revision takes effect
   bool is_prepared = false;            // LayoutVersions::Prepare
-  bool stream_follows_device = false;  // not the host
+  bool stream_follows_device = false;  // the host does not wait
   double max_norm = 0;                 // for the scalars
   bool has_scalars = false;            // whether a stream reads the scalars
   gradient::UpdateTerms terms() const {

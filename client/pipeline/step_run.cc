@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "lockstep/device_stream.h"
 
 namespace lockstep::pipeline {
 
@@ -113,11 +112,6 @@ absl::Status StepRun::StatusOf(TransferRef ref) {
   return status;
 }
 
-absl::Status StepRun::AwaitQueued() {
-  auto* const device = dynamic_cast<DeviceStream*>(step_.stream);
-  return device == nullptr ? absl::OkStatus() : device->AwaitQueued();
-}
-
 // --- Tasks ------------------------------------------------------------------
 
 absl::Status StepRun::Do(int number) {
@@ -126,7 +120,6 @@ absl::Status StepRun::Do(int number) {
   for (TransferRef ref : task.after) {
     if (absl::Status s = Await(ref); !s.ok()) return Within(task, s);
   }
-  if (absl::Status s = AwaitQueued(); !s.ok()) return Within(task, s);
   context_.executor.Advance();
   const absl::Status computed = Within(task, Compute(number, task));
   failed_here_ = !computed.ok();
@@ -213,7 +206,6 @@ absl::Status StepRun::EndStage(int stage) {
       if (!s.ok()) return s;
     }
   }
-  if (absl::Status s = AwaitQueued(); !s.ok()) return s;
   absl::Status done;
   if (step_.on_stage_done) done = step_.on_stage_done(stage);
   failed_here_ = !done.ok();

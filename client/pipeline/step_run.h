@@ -57,7 +57,6 @@ class StepRun {
   absl::StatusOr<Event> Launched(plan::TransferRef ref);
   absl::Status StatusOf(plan::TransferRef ref);
   // Orders the stages' next work after everything that was awaited.
-  absl::Status AwaitQueued();
 
   absl::Status Do(int number);
   absl::Status MarkFollowers(int number);

@@ -143,10 +143,11 @@ class DeviceContext {
     virtual bool on_side_stream() const { return false; }
   };
 
-  // Runs operations in order. `Before` and `Then` run on the queue's thread, or
-  // on the thread that calls Drain. On the host `Then` runs after the transfer;
-  // on a device once it is enqueued, so a `Then` that reads the result waits
-  // for its KernelQueue's Done. The destructor runs all launched operations.
+  // Runs operations in order. `Before`, `Communicate` and `Then` run on the
+  // queue's thread, or on the thread that calls Drain. On the host `Then` runs
+  // after the transfer; on a device once it is enqueued, so a `Then` that reads
+  // the result waits for its KernelQueue's Done. The destructor runs all
+  // launched operations.
   class Queue {
    public:
     virtual ~Queue() = default;
@@ -168,19 +169,16 @@ class DeviceContext {
   class StreamGate {
    public:
     virtual ~StreamGate() = default;
-    // The message, which the stream's work can read: `message_bytes` long.
-    // Zeros before Release, for work that does not wait. Valid as long as the
-    // gate; on a device also for work that was enqueued on the stream before
-    // the gate was destroyed.
+    // The message, which work that is enqueued on the stream after Begin can
+    // read: `message_bytes` long. On the host zeros before Release, for work
+    // that does not wait. Valid as long as the gate; on a device also for work
+    // that was enqueued on the stream before the gate was destroyed.
     virtual const void* message() const = 0;
     // Blocks the stream from here on. Called once, by the caller of GateStream,
     // when Release no longer depends on this thread: a host stream may run on
-    // it, and then this call blocks until Release. A device stream is blocked
-    // already.
+    // it, and a device stream has to wait there, so that this call may block
+    // until Release.
     virtual void Begin() {}
-    // Device only, once, from any thread: the stream continues once `event` is
-    // complete. Release then only sets the error.
-    virtual void ReleaseAt(const Event&) {}
     // Called once, from any thread: the stream continues, with `message`. An
     // error in `status` becomes the stream's.
     virtual void Release(const absl::Status& status, const void* message) = 0;
@@ -233,7 +231,7 @@ class DeviceContext {
 
   // Runs `work` behind all work on `stream`. Host: when the stream reaches it,
   // and its error becomes the stream's. Device: the call enqueues it and
-  // returns its error, after every StreamGate of the stream is released.
+  // returns its error.
   // Without a stream (null): immediately, without ordering.
   virtual absl::Status Perform(Stream* stream, Work work) = 0;
 
@@ -248,8 +246,7 @@ class DeviceContext {
       std::string name) = 0;
 
   // Makes a gate: work after StreamGate::Begin waits for Release, which must be
-  // called. The stream must live until then. Without a message (0 bytes) on a
-  // device only.
+  // called. The stream must live until then.
   virtual absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t message_bytes) = 0;
 

@@ -146,7 +146,9 @@ TEST_P(CommunicatorConformance, DestructionEndsWhatIsUnderWay) {
       if (m.rank == 0 && m.size > 1) return;  // never arrives
       Values values(DType::kF32, count);
       Stream& stream = m.stream;
-      for (int i = 0; i < 5; ++i) ASSERT_TRUE(Sum(m, values).ok());
+      // On a device each may end with what an aborted peer has sent, without an
+      // error; not all of so many do.
+      for (int i = 0; i < 12; ++i) ASSERT_TRUE(Sum(m, values).ok());
       ASSERT_TRUE(m.comm.Barrier(stream).ok());
       Drop(m.rank);
       const absl::Status ended = stream.Synchronize();

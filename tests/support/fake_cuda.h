@@ -64,10 +64,8 @@ struct Meanness {
   int latency_max = 3;
   // Devices run while nobody calls them, too.
   bool runs_unasked = true;
-  // Calls of NCCL make progress on a thread of its own, not in polls.
-  bool nccl_threads = true;
-  // The first operation of each algorithm, and between each pair, is in
-  // progress until its peers have begun theirs.
+  // The first operation of each algorithm, and between each pair, blocks until
+  // its peers have begun theirs.
   bool first_use_connects = true;
   // What an aborted operation sends to its peers.
   enum class Garbage {

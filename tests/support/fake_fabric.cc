@@ -17,6 +17,23 @@ using transport::CollectiveKind;
 using transport::nccl::NcclResult;
 using transport::nccl::NcclUniqueId;
 
+namespace {
+
+// What an aborted kernel may leave. It never writes this rank's part of an
+// all-gather in place.
+void Poison(const Part& part, std::byte* out, size_t bytes, size_t ranks,
+            size_t rank) {
+  const size_t each = bytes / ranks;
+  for (size_t r = 0; r < ranks; ++r) {
+    const bool is_mine = part.kind == CollectiveKind::kAllGather && r == rank &&
+                         part.in == out + r * each;
+    if (!is_mine) std::memset(out + r * each, 0xff, each);
+  }
+  std::memset(out + ranks * each, 0xff, bytes - ranks * each);
+}
+
+}  // namespace
+
 Device& Fabric::device(int number) {
   Device& device = devices_[number];
   device.number = number;
@@ -52,30 +69,14 @@ Comm* Fabric::Init(Device& device, int size, const NcclUniqueId& id, int rank) {
   comm->device = &device;
   comm->rank = rank;
   comm->made = static_cast<int>(device.comms.size());
-  comm->thread = std::this_thread::get_id();
   device.comms.push_back(comm);
   clique.comms[rank] = comm;
   clique.connected =
       std::count(clique.comms.begin(), clique.comms.end(), nullptr) == 0;
-  if (scheduler_.mean().nccl_threads && !device.has_thread) {
-    device.has_thread = true;
-    scheduler_.StartThread([this, at = &device] { RunThread(at); });
-  }
   return comm;
 }
 
 // --- Calls in progress ---
-
-void Fabric::RunThread(Device* device) {
-  MutexLock lock(&scheduler_.mutex());
-  while (!scheduler_.stopping()) {
-    bool more = false;
-    for (size_t i = 0; i < device->comms.size(); ++i) {
-      more |= Progress(*device->comms[i]);
-    }
-    scheduler_.Rest(more ? absl::Microseconds(20) : absl::Milliseconds(20));
-  }
-}
 
 void Fabric::Begin(Comm* comm, std::shared_ptr<Launch> launch) {
   if (scheduler_.mean().first_use_connects) WantFirstUses(comm, launch.get());
@@ -85,26 +86,20 @@ void Fabric::Begin(Comm* comm, std::shared_ptr<Launch> launch) {
   scheduler_.Wake();
 }
 
+// What waits for room on its stream when an abort comes is queued nevertheless.
 bool Fabric::Progress(Comm& comm) {
-  if (comm.over || comm.error != NcclResult::kSuccess) return false;
-  if (!comm.clique->connected || !WindowsComplete(comm)) return false;
-  if (comm.in_progress != nullptr && !Connect(comm, *comm.in_progress)) {
+  if (comm.in_progress == nullptr) return true;
+  if (comm.error != NcclResult::kSuccess) {
+    comm.in_progress = nullptr;
     return true;
   }
-  if (comm.polls_left > 0 && --comm.polls_left > 0) return true;
-  if (comm.registering) std::exchange(comm.registering, nullptr)();
-  if (comm.in_progress == nullptr) return false;
-  // Still in progress while it waits for room on the stream.
-  if (comm.in_progress->stream->capture == nullptr) {
-    ++comm.polls_left;
-    scheduler_.AwaitRoom(comm.in_progress->stream);
-    if (comm.over) return false;
-    --comm.polls_left;
-  }
-  if (comm.in_progress != nullptr) {
-    Enqueue(&comm, std::exchange(comm.in_progress, nullptr));
-  }
-  return false;
+  if (!comm.aborted && !Connect(comm, *comm.in_progress)) return false;
+  if (comm.polls_left > 0 && --comm.polls_left > 0) return false;
+  const std::shared_ptr<Launch> launch =
+      std::exchange(comm.in_progress, nullptr);
+  if (launch->stream->capture == nullptr) scheduler_.AwaitRoom(launch->stream);
+  Enqueue(&comm, launch);
+  return true;
 }
 
 void Fabric::WantFirstUses(Comm* comm, Launch* launch) {
@@ -316,7 +311,7 @@ void Fabric::WriteGarbage(const Comm& comm, const Part& part,
   const size_t bytes = OutBytes(part, static_cast<int>(ranks));
   if (bytes == 0) return;
   if (scheduler_.mean().garbage == Meanness::Garbage::kPoison) {
-    std::memset(part.out, 0xff, bytes);
+    Poison(part, static_cast<std::byte*>(part.out), bytes, ranks, comm.rank);
   } else if (part.kind == CollectiveKind::kAllReduce) {
     std::memmove(part.out, part.in, bytes);
   } else if (part.kind == CollectiveKind::kAllGather) {
@@ -335,8 +330,11 @@ void Fabric::Leave(Comm* comm, Launch& launch) {
   const int size = static_cast<int>(comm->clique->comms.size());
   for (const Part& part : launch.parts) {
     if (part.out == nullptr) continue;
-    std::memset(scheduler_.memory().Reach(part.out), 0xff,
-                OutBytes(part, size));
+    Part reached = part;
+    reached.in = scheduler_.memory().Reach(part.in);
+    Poison(reached,
+           static_cast<std::byte*>(scheduler_.memory().Reach(part.out)),
+           OutBytes(part, size), size, comm->rank);
   }
   const auto self = [&](const auto& one) {
     return one.second.get() == &launch;
@@ -351,7 +349,6 @@ void Fabric::Leave(Comm* comm, Launch& launch) {
 
 void Fabric::Abort(Comm* comm) {
   comm->aborted = comm->over = true;
-  comm->in_progress = nullptr;
   comm->device->aborts.push_back(comm->made);
   for (const auto& [rendezvous, who] : comm->meetings) {
     if (rendezvous->ended.count(who) == 0) {
@@ -443,9 +440,7 @@ void Fabric::FindDeadlock(const Device& from) {
       for (const Device* one : reached) {
         absl::StrAppend(&orders, "; device ", one->number, " launched ",
                         absl::StrJoin(one->order, " "));
-        for (const auto& [comm, launch] : one->residents) {
-          comm->error = NcclResult::kInternalError;
-        }
+        for (Comm* comm : one->comms) comm->error = NcclResult::kInternalError;
       }
       scheduler_.Violation(orders);
       return;

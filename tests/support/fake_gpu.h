@@ -32,7 +32,7 @@ namespace lockstep::fake {
 
 struct GpuOptions {
   uint64_t seed = 1;
-  // A call stays in progress for 0 to this many polls.
+  // A call of NCCL blocks for 0 to this many turns of the device.
   int polls_max = 4;
   // NCCL operations that run on one device at once.
   int residents_max = 1;

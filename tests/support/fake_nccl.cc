@@ -51,17 +51,24 @@ class FakeNccl final : public NcclApi {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("CommInitRankConfig of NCCL"))
       return NcclResult::kUnhandledCudaError;
-    if (config == nullptr || config->blocking != 0) {
-      scheduler_.Violation("a blocking communicator");
+    if (config == nullptr || config->blocking != 1) {
+      scheduler_.Violation("a communicator that does not block");
+    }
+    Group& group = groups_[std::this_thread::get_id()];
+    if (group.depth == 0) {
+      scheduler_.Violation("a communicator is made outside a group");
+      return NcclResult::kInvalidUsage;
     }
     Comm* const comm = fabric_.Init(device_, size, id, rank);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     const bool any = config == nullptr || config->max_ctas == INT_MIN;
     device_.channels.push_back(any ? 0 : config->max_ctas);
     comm->polls_left = fabric_.DrawPolls();
+    comm->caller = std::this_thread::get_id();
+    group.begun.push_back(comm);
     scheduler_.Wake();
     *handle = reinterpret_cast<NcclComm>(comm);
-    return NcclResult::kInProgress;
+    return NcclResult::kSuccess;
   }
 
   NcclResult CommGetAsyncError(NcclComm handle, NcclResult* error) override {
@@ -69,22 +76,23 @@ class FakeNccl final : public NcclApi {
     scheduler_.RunOne();
     Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
-    *error = Poll(*comm);
+    *error = ErrorOf(*comm);
     return NcclResult::kSuccess;
   }
 
   NcclResult CommFinalize(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("CommFinalize of NCCL")) return NcclResult::kUnhandledCudaError;
-    Comm* const comm = UseNow(handle);
+    Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     comm->finalizing = true;
-    return NcclResult::kInProgress;
+    comm->polls_left = fabric_.DrawPolls();
+    return EndCall({comm}, [this](Comm& one) { return fabric_.Peaceful(one); });
   }
 
   NcclResult CommDestroy(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
-    Comm* const comm = Use(handle, /*any_thread=*/true);
+    Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (!comm->finalizing || !fabric_.Peaceful(*comm)) {
       scheduler_.Violation("a communicator is destroyed that is not quiet");
@@ -93,21 +101,26 @@ class FakeNccl final : public NcclApi {
       scheduler_.Violation("a communicator is destroyed that knows memory");
     }
     comm->over = true;
-    fabric_.AwaitFreed({comm}, "CommDestroy of NCCL");
+    Free({comm}, "CommDestroy of NCCL");
     return NcclResult::kSuccess;
   }
 
   NcclResult CommAbort(NcclComm handle) override {
     MutexLock lock(&scheduler_.mutex());
-    Comm* const comm = Use(handle, /*any_thread=*/true);
+    Comm* const comm = Use(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
+    if (comm->aborted) {
+      scheduler_.Violation("a communicator is aborted twice");
+      return NcclResult::kInvalidArgument;
+    }
     fabric_.Abort(comm);
+    scheduler_.Wake();
     Group& group = groups_[std::this_thread::get_id()];
     if (group.depth > 0) {
       group.aborted.push_back(comm);
     } else {
       scheduler_.Violation("an abort outside a group");
-      fabric_.AwaitFreed({comm}, "CommAbort of NCCL");
+      Free({comm}, "CommAbort of NCCL");
     }
     return Refused("CommAbort of NCCL") ? NcclResult::kUnhandledCudaError
                                         : NcclResult::kSuccess;
@@ -140,10 +153,11 @@ class FakeNccl final : public NcclApi {
                           void** registered) override {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("CommRegister of NCCL")) return NcclResult::kUnhandledCudaError;
-    Comm* const comm = UseNow(handle);
+    Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     fabric_.Register(comm, memory, bytes, /*window=*/false);
     *registered = memory;
+    comm->caller.reset();
     return NcclResult::kSuccess;
   }
   NcclResult CommDeregister(NcclComm handle, void* registered) override {
@@ -154,18 +168,24 @@ class FakeNccl final : public NcclApi {
     MutexLock lock(&scheduler_.mutex());
     if (Refused("CommWindowRegister of NCCL"))
       return NcclResult::kUnhandledCudaError;
-    Comm* const comm = UseNow(handle);
+    Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     if (flags != transport::nccl::kNcclWindowSymmetric) {
       scheduler_.Violation("a window that is not symmetric");
     }
     *window = nullptr;
-    fabric_.RegisterWindow(comm, memory, bytes, [window, memory] {
-      *window = reinterpret_cast<NcclWindow>(memory);
-    });
-    comm->polls_left = 1 + fabric_.DrawPolls();
+    fabric_.RegisterWindow(comm, memory, bytes);
+    comm->polls_left = fabric_.DrawPolls();
     scheduler_.Wake();
-    return NcclResult::kInProgress;
+    const NcclResult registered = EndCall({comm}, [this](Comm& one) {
+      return device_.network_broken || fabric_.WindowsComplete(one);
+    });
+    if (device_.network_broken) return NcclResult::kRemoteError;
+    comm->registering = false;
+    if (registered == NcclResult::kSuccess) {
+      *window = reinterpret_cast<NcclWindow>(memory);
+    }
+    return registered;
   }
   NcclResult CommWindowDeregister(NcclComm handle, NcclWindow window) override {
     return Forget(handle, window);
@@ -186,7 +206,7 @@ class FakeNccl final : public NcclApi {
     }
     if (--group.depth > 0) return NcclResult::kSuccess;
     const NcclResult submitted = Submit(group);
-    fabric_.AwaitFreed(std::exchange(group.aborted, {}), "CommAbort of NCCL");
+    Free(std::exchange(group.aborted, {}), "CommAbort of NCCL");
     return submitted;
   }
 
@@ -231,6 +251,7 @@ class FakeNccl final : public NcclApi {
   // The NCCL group of a thread.
   struct Group {
     int depth = 0;
+    std::vector<Comm*> begun;  // being made
     std::map<Comm*, std::shared_ptr<Launch>> launches;
     std::vector<Comm*> aborted;
   };
@@ -242,50 +263,73 @@ class FakeNccl final : public NcclApi {
 
   NcclResult Forget(NcclComm handle, const void* memory) {
     MutexLock lock(&scheduler_.mutex());
-    Comm* const comm = UseNow(handle);
+    Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     fabric_.Deregister(comm, memory);
+    comm->caller.reset();
     return NcclResult::kSuccess;
   }
 
-  // A communicator on which any call is allowed.
-  Comm* Use(NcclComm handle, bool any_thread = false) {
+  // A communicator on which any call is allowed. One that is aborted is not
+  // freed while a call uses it.
+  Comm* Use(NcclComm handle) {
     Comm* const comm = CommOf(handle);
-    if (comm == nullptr || comm->over) {
+    if (comm == nullptr || comm->freed || (comm->over && !comm->aborted)) {
       scheduler_.Violation("a call on a communicator that has ended");
       return nullptr;
     }
-    if (!any_thread && comm->thread != std::this_thread::get_id()) {
-      scheduler_.Violation("two threads call one communicator");
-    }
     return comm;
   }
 
-  // A communicator on which a new operation is allowed.
-  Comm* UseNow(NcclComm handle) {
+  // A communicator on which the thread begins a call that nobody else may make
+  // meanwhile.
+  Comm* BeginCall(NcclComm handle) {
     Comm* const comm = Use(handle);
     if (comm == nullptr) return nullptr;
-    if (comm->polls_left > 0 || !comm->clique->connected) {
-      scheduler_.Violation("a call while another is in progress");
+    const std::thread::id here = std::this_thread::get_id();
+    if (comm->caller.value_or(here) != here) {
+      scheduler_.Violation("two calls of one communicator at once");
       return nullptr;
     }
+    comm->caller = here;
     return comm;
   }
 
-  NcclResult Poll(Comm& comm) {
-    if (device_.network_broken) return NcclResult::kRemoteError;
-    if (comm.error != NcclResult::kSuccess) return comm.error;
-    if (!comm.clique->connected) return NcclResult::kInProgress;
-    if (!fabric_.WindowsComplete(comm)) return NcclResult::kInProgress;
-    if (!scheduler_.mean().nccl_threads) (void)fabric_.Progress(comm);
-    if (comm.polls_left > 0 || comm.registering != nullptr ||
-        comm.in_progress != nullptr) {
-      return NcclResult::kInProgress;
+  // Blocks until `over` of each, or until no more can come of it.
+  NcclResult EndCall(const std::vector<Comm*>& comms,
+                     const std::function<bool(Comm&)>& over) {
+    NcclResult result = NcclResult::kSuccess;
+    scheduler_.AwaitThat(
+        [&] {
+          bool all = true;
+          for (Comm* comm : comms) {
+            const bool returns = over(*comm) || comm->aborted ||
+                                 comm->error != NcclResult::kSuccess;
+            all &= returns && comm->polls_left-- <= 0;
+          }
+          return all;
+        },
+        "a call of NCCL");
+    for (Comm* comm : comms) {
+      if (!over(*comm)) result = NcclResult::kInternalError;
+      if (result == NcclResult::kSuccess) result = comm->error;
+      comm->in_progress = nullptr;
+      comm->caller.reset();
     }
-    if (comm.finalizing && !fabric_.Peaceful(comm)) {
-      return NcclResult::kInProgress;
+    return result;
+  }
+
+  void Free(const std::vector<Comm*>& comms, const char* call) {
+    for (const Comm* comm : comms) {
+      if (comm->caller) {
+        scheduler_.Violation("a communicator is freed while a call uses it");
+      }
     }
-    return NcclResult::kSuccess;
+    fabric_.AwaitFreed(comms, call);
+  }
+
+  NcclResult ErrorOf(const Comm& comm) const {
+    return device_.network_broken ? NcclResult::kRemoteError : comm.error;
   }
 
   NcclResult Add(const Part& part, NcclComm handle, CudaStreamHandle stream) {
@@ -293,33 +337,37 @@ class FakeNccl final : public NcclApi {
     if (Refused("an operation of NCCL")) {
       return NcclResult::kUnhandledCudaError;
     }
-    Comm* const comm = UseNow(handle);
+    Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
+    Group& group = groups_[std::this_thread::get_id()];
+    std::shared_ptr<Launch>& launch = group.launches[comm];
     if (part.count > 0) {  // NCCL skips empty operations
-      std::shared_ptr<Launch>& launch =
-          groups_[std::this_thread::get_id()].launches[comm];
       if (launch == nullptr) launch = std::make_shared<Launch>();
       launch->stream = StreamOf(stream);
       launch->capture = launch->stream->capture;
       launch->captured = launch->stream->capture != nullptr;
       launch->parts.push_back(part);
     }
-    Group& group = groups_[std::this_thread::get_id()];
     return group.depth > 0 ? NcclResult::kSuccess : Submit(group);
   }
 
   NcclResult Submit(Group& group) {
     NcclResult result = NcclResult::kSuccess;
-    for (auto& [comm, launch] : std::exchange(group.launches, {})) {
-      if (comm->over) continue;
-      fabric_.Begin(comm, launch);
-      // Without threads a call may be complete when it returns.
-      if (comm->polls_left == 0 && !scheduler_.mean().nccl_threads) {
-        (void)fabric_.Progress(*comm);
-      }
-      if (comm->in_progress != nullptr) result = NcclResult::kInProgress;
+    if (!group.begun.empty()) {
+      result = EndCall(std::exchange(group.begun, {}), [this](Comm& comm) {
+        return device_.network_broken || comm.clique->connected;
+      });
+      if (device_.network_broken) return NcclResult::kRemoteError;
     }
-    return result;
+    std::vector<Comm*> callers;
+    for (auto& [comm, launch] : std::exchange(group.launches, {})) {
+      callers.push_back(comm);
+      if (launch != nullptr) fabric_.Begin(comm, launch);
+    }
+    if (callers.empty()) return result;
+    const NcclResult launched =
+        EndCall(callers, [this](Comm& comm) { return fabric_.Progress(comm); });
+    return result == NcclResult::kSuccess ? launched : result;
   }
 
   Fabric& fabric_;

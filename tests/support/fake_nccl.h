@@ -1,46 +1,47 @@
 // NCCL between fake devices.
 //
-// A call on a communicator is in progress for a random number of polls; only
-// then is its operation on the stream (an event recorded before does not cover
-// it). An operation begins on a device when it is first in its stream and fewer
-// than residents_max run there; among those that could begin, the one launched
-// first does. It ends once every rank that it needs has begun its part.
+// Communicators block: a call returns once its operation is on the stream,
+// after a random number of turns of the device. An operation begins on a device
+// when it is first in its stream and fewer than residents_max run there; among
+// those that could begin, the one launched first does. It ends once every rank
+// that it needs has begun its part.
 //
-// Calls make progress on a thread of NCCL, one per device. The first operation
-// of each algorithm, and between each pair of ranks, is in progress until its
-// peers have begun theirs. An all-reduce of at most 16 KiB has another
-// algorithm than a larger one, and than other collectives.
+// The first operation of each algorithm, and between each pair of ranks, blocks
+// until its peers have begun theirs. An all-reduce of at most 16 KiB has
+// another algorithm than a larger one, and than other collectives. A call also
+// blocks until its stream has room.
 //
-// An abort sets its communicator's flag at once; operations that have begun, or
+// An abort sets its communicator's flag at once: a call in progress returns,
+// whether its operation is on the stream or not. Operations that have begun, or
 // begin later, end without a result, and their streams continue. They leave
 // 0xff in their buffers. Of the ranks that have begun the same operation, or
 // will, some wait for ever; others end without an error, because an aborted
-// kernel sends what it has (Meanness::garbage). Then the call waits for the
-// device, for the end of the graphs that refer to the communicator, and for
-// other aborts of the same NCCL group; it may be made beside any other call.
-// Destroying waits for the device, too. A communicator can be destroyed without
-// an abort only when all its operations have ended on every rank.
+// kernel sends what it has (Meanness::garbage). The abort may be made beside
+// any other call. The end of its NCCL group waits for the device, and for the
+// end of the graphs that refer to the communicator, and frees it. Destroying
+// waits for the device, too. A communicator can be destroyed without an abort
+// only when all its operations have ended on every rank.
 //
 // Captured operations run with each launch of their graph. While a graph refers
 // to a communicator, NCCL does not free it, not even in an abort.
 //
 // A window is made once every rank has registered. The part of a window that
 // peers access begins at the same offset on every rank; NCCL would otherwise
-// reduce unrelated elements. The caller has the window when the communicator is
-// ready, not before. Symmetric kernels of 2.28.0 to 2.28.6 reduce from a wrong
-// offset, here 0xff, without an error.
+// reduce unrelated elements. Symmetric kernels of 2.28.0 to 2.28.6 reduce from
+// a wrong offset, here 0xff, without an error.
 //
 // Violations: windows of different sizes, or over memory that NCCL did not
 // allocate; memory that is registered twice, freed while registered with a
 // communicator, or still registered when the communicator is destroyed; ending
 // a communicator while a graph refers to it, if that takes a second; launching
 // a graph on an ended communicator, a captured call in progress when its
-// capture ends, two operations of one communicator at once, a call from another
-// thread than the communicator's, or while another call is in progress, or
-// after its end; an abort outside a group; a blocking communicator; ranks that
-// call different operations, or one of them in a graph and another not;
-// launches in an order that deadlocks (the violation has both devices' orders,
-// and the communicators fail).
+// capture ends, two operations of one communicator at once, two calls of one
+// communicator at once, a call after its end, freeing it while a call is in
+// progress; an abort outside a group; a communicator that does not block, or
+// that is made outside a group, where nobody could abort it; ranks that call
+// different operations, or one of them in a graph and another not; launches in
+// an order that deadlocks (the violation has both devices' orders, and the
+// communicators fail).
 
 #ifndef LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
@@ -124,22 +125,21 @@ struct Comm {
   Clique* clique = nullptr;
   Device* device = nullptr;
   int rank = 0;
-  int made = 0;  // its number on the device
-  std::thread::id thread;
+  int made = 0;                           // its number on the device
+  std::optional<std::thread::id> caller;  // whose call is in progress
   int polls_left = 0;
   std::shared_ptr<Launch> in_progress;  // queued once polls_left is 0
   transport::nccl::NcclResult error = transport::nccl::NcclResult::kSuccess;
   bool finalizing = false;
   bool aborted = false;
-  bool over = false;   // aborted or destroyed
+  bool over = false;   // aborted, or being destroyed
   bool freed = false;  // the call that ended it has returned
   std::set<std::string> connections;
   uint64_t collectives = 0;
   std::map<int, uint64_t> sent, received;
   std::map<const std::byte*, Known> known;  // memory, by its first address
   uint64_t windows = 0;                     // registered so far
-  // Writes the last window's handle, once every rank has registered.
-  std::function<void()> registering;
+  bool registering = false;                 // the last one
   std::vector<std::pair<std::shared_ptr<Rendezvous>, int>> meetings;
   // Referenced by every capture and graph that has one of its operations.
   std::shared_ptr<void> pin = std::make_shared<int>();
@@ -166,7 +166,6 @@ struct Device {
   uint64_t launches = 0;
   int nccl_version = 0;
   bool network_broken = false;
-  bool has_thread = false;
   int first_uses = 0;
 };
 
@@ -188,10 +187,10 @@ class Fabric {
              int rank);
 
   int DrawPolls() { return static_cast<int>(scheduler_.Draw(polls_max_ + 1)); }
-  // Makes progress with the communicator's call; returns true if there is more.
-  bool Progress(Comm& comm);
-  // Begins the call that carries `launch`: in progress until it is queued.
+  // Begins the call that carries `launch`, and makes progress with it; true
+  // once it is queued, or never will be.
   void Begin(Comm* comm, std::shared_ptr<Launch> launch);
+  bool Progress(Comm& comm);
   // Queues it on its stream, to run or into a capture.
   void Enqueue(Comm* comm, const std::shared_ptr<Launch>& launch);
   // Sets the flag of an abort.
@@ -203,8 +202,7 @@ class Fabric {
   // --- Memory (fake_windows.cc) ---
   void* MemAlloc(size_t bytes);
   void MemFree(void* memory);
-  void RegisterWindow(Comm* comm, void* memory, size_t bytes,
-                      std::function<void()> registered);
+  void RegisterWindow(Comm* comm, void* memory, size_t bytes);
   void Register(Comm* comm, void* memory, size_t bytes, bool window);
   void Deregister(Comm* comm, const void* memory);
   bool WindowsComplete(const Comm& comm) const;
@@ -220,7 +218,6 @@ class Fabric {
   // key there.
   std::pair<std::shared_ptr<Rendezvous>, int> Next(Comm* comm,
                                                    const Part& part);
-  void RunThread(Device* device);
   void WantFirstUses(Comm* comm, Launch* launch);
   bool Connect(Comm& comm, Launch& launch);
   // What the peers of an aborted operation get.

@@ -29,8 +29,7 @@ void Fabric::MemFree(void* memory) {
 }
 
 // Windows are registered in order: the n-th of every rank belong together.
-void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes,
-                            std::function<void()> registered) {
+void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes) {
   if (allocated_.count(memory) == 0) {
     scheduler_.Violation("a window over memory that NCCL did not allocate");
   }
@@ -39,7 +38,7 @@ void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes,
     scheduler_.Violation("ranks register windows of different sizes");
   }
   round[comm->rank] = bytes;
-  comm->registering = std::move(registered);
+  comm->registering = true;
   Register(comm, memory, bytes, /*window=*/true);
 }
 
@@ -57,7 +56,7 @@ void Fabric::Deregister(Comm* comm, const void* memory) {
 }
 
 bool Fabric::WindowsComplete(const Comm& comm) const {
-  return comm.registering == nullptr ||
+  return !comm.registering ||
          comm.clique->windows.at(comm.windows - 1).size() ==
              comm.clique->comms.size();
 }

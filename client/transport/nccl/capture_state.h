@@ -1,11 +1,9 @@
-// The launch thread's state of a graph, from the beginning of its capture until
-// it is destroyed.
+// A graph, from the beginning of its capture until it is destroyed.
 //
 //   open ──▶ captured ──▶ destroyed: by its owner, or before its communicators
 //     └─ failed ────────▶ end
 //
-// Threads: owned by the launch thread. While it is open, the capturing thread
-//          sets the graph handles, before it closes the capture.
+// Threads: any. While it is open, the launcher's order guards it (launcher.h).
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CAPTURE_STATE_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CAPTURE_STATE_H_
@@ -15,36 +13,109 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "client/transport/nccl/comm_state.h"
 #include "client/transport/nccl/cuda_api.h"
 
 namespace lockstep::transport::nccl {
 
-struct CaptureState {
-  // The communicators whose operations it contains.
+class CaptureState {
+ public:
+  // The communicators whose operations it contains: fixed once it is captured.
   std::vector<std::shared_ptr<CommState>> members;
   CommState::LaunchSlot launch_slot;  // inside the capture
-
-  // After the capture. Not OK: why it cannot be launched (any more).
-  absl::Status status;
-  CudaGraphHandle graph = nullptr;
-  CudaGraphExecHandle exec = nullptr;
-  CudaStreamHandle stream = nullptr;  // owned; the graph is launched on it
 
   bool Has(const CommState& member) const {
     return std::any_of(members.begin(), members.end(),
                        [&](const auto& one) { return one.get() == &member; });
   }
 
-  // Frees the handles. A running launch continues; later ones fail with `why`,
-  // an error.
-  void Destroy(CudaApi& cuda, const absl::Status& why) {
-    if (status.ok()) status = why;
-    if (exec != nullptr) cuda.GraphExecDestroy(std::exchange(exec, nullptr));
-    if (graph != nullptr) cuda.GraphDestroy(std::exchange(graph, nullptr));
-    if (stream != nullptr) cuda.StreamDestroy(std::exchange(stream, nullptr));
+  // The end of the capture. `graph` null: `status` says why.
+  void Captured(CudaGraphHandle graph, CudaGraphExecHandle exec,
+                const absl::Status& status) {
+    MutexLock lock(&mutex_);
+    graph_ = graph;
+    exec_ = exec;
+    status_ = status;
   }
+  // Why it cannot be launched.
+  absl::Status status() const {
+    MutexLock lock(&mutex_);
+    return status_;
+  }
+
+  // A launch: the graph is not destroyed meanwhile.
+  absl::StatusOr<CudaGraphExecHandle> BeginLaunch() {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return status_;
+    launches_ += 1;
+    return exec_;
+  }
+  void EndLaunch() {
+    MutexLock lock(&mutex_);
+    launches_ -= 1;
+    launched_.NotifyAll();
+  }
+
+  // Waits for calls that launch it, and frees the handles. A launch that runs
+  // continues; later ones fail with `why`, an error.
+  void Destroy(CudaApi& cuda, const absl::Status& why) {
+    CudaGraphHandle graph = nullptr;
+    CudaGraphExecHandle exec = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      if (status_.ok()) status_ = why;
+      while (launches_ > 0) launched_.Wait(&mutex_);
+      graph = std::exchange(graph_, nullptr);
+      exec = std::exchange(exec_, nullptr);
+    }
+    if (exec != nullptr) cuda.GraphExecDestroy(exec);
+    if (graph != nullptr) cuda.GraphDestroy(graph);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  CondVar launched_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  CudaGraphHandle graph_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  CudaGraphExecHandle exec_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  int launches_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// The graphs of a device: those of a communicator are destroyed before it.
+//
+// Threads: any.
+class GraphList {
+ public:
+  void Add(std::shared_ptr<CaptureState> graph) {
+    MutexLock lock(&mutex_);
+    graphs_.push_back(std::move(graph));
+  }
+  void Remove(const CaptureState& graph) {
+    MutexLock lock(&mutex_);
+    std::erase_if(graphs_,
+                  [&](const auto& one) { return one.get() == &graph; });
+  }
+  void DestroyThoseOf(const CommState& member, CudaApi& cuda,
+                      const absl::Status& why) {
+    std::vector<std::shared_ptr<CaptureState>> taken;
+    {
+      MutexLock lock(&mutex_);
+      std::erase_if(graphs_, [&](const auto& one) {
+        if (!one->Has(member)) return false;
+        taken.push_back(one);
+        return true;
+      });
+    }
+    for (const auto& graph : taken) graph->Destroy(cuda, why);
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::shared_ptr<CaptureState>> graphs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport::nccl

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/deadline.h"
 #include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 
@@ -63,58 +62,83 @@ void CommState::Fail(const absl::Status& error) {
                                 " of ", group_.size, ": ", error.message()));
 }
 
-absl::Status CommState::Begin(const NcclUniqueId& id) {
-  if (absl::Status made = MakeStream(); !made.ok()) return made;
-  NcclConfig config;
-  config.blocking = 0;
-  config.split_share = 0;
-  if (group_.traffic == TrafficClass::kSmall) config.max_ctas = kSmallCtas;
-  if (group_.traffic == TrafficClass::kMessages) config.max_ctas = kMessageCtas;
-  NcclComm comm = nullptr;
-  absl::Status begun = Check(*tables_.nccl,
-                             tables_.nccl->CommInitRankConfig(
-                                 &comm, group_.size, id, group_.rank, &config),
-                             "CommInitRankConfig");
-  MutexLock lock(&mutex_);
-  comm_ = comm;
-  return begun;
-}
-
-CommState::Call::Call(CommState* member) : member_(*member) {
+CommState::NcclCall::NcclCall(CommState* member) : member_(*member) {
   MutexLock lock(&member_.mutex_);
+  while (member_.in_call_) member_.unused_.Wait(&member_.mutex_);
   comm_ = member_.comm_;
+  if (comm_ == nullptr) return;
   member_.in_call_ = true;
+  member_.uses_ += 1;
 }
 
-CommState::Call::~Call() {
+CommState::NcclCall::NcclCall(CommState* member, NcclComm made)
+    : member_(*member), comm_(made) {
+  if (made == nullptr) return;
+  MutexLock lock(&member_.mutex_);
+  member_.comm_ = made;
+  member_.in_call_ = true;
+  member_.uses_ += 1;
+}
+
+CommState::NcclCall::~NcclCall() {
+  if (comm_ == nullptr) return;
   MutexLock lock(&member_.mutex_);
   member_.in_call_ = false;
-  member_.called_.NotifyAll();
+  member_.uses_ -= 1;
+  member_.unused_.NotifyAll();
 }
 
-NcclComm CommState::Take(absl::Duration patience) {
-  const Deadline deadline(patience);
-  MutexLock lock(&mutex_);
-  while (in_call_ && !deadline.Passed()) {
-    called_.WaitFor(&mutex_, deadline.Left());
+class CommState::Use {
+ public:
+  explicit Use(CommState* member) : member_(*member) {
+    MutexLock lock(&member_.mutex_);
+    comm_ = member_.comm_;
+    if (comm_ != nullptr) member_.uses_ += 1;
   }
-  if (in_call_ || comm_ == nullptr) return nullptr;
-  taken_away_ = true;
-  return std::exchange(comm_, nullptr);
-}
+  ~Use() {
+    if (comm_ == nullptr) return;
+    MutexLock lock(&member_.mutex_);
+    member_.uses_ -= 1;
+    member_.unused_.NotifyAll();
+  }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
 
-NcclComm CommState::End() {
-  ended_ = true;
-  graphs_own_.clear();  // freed with the graph
-  MutexLock lock(&mutex_);
-  if (comm_ == nullptr && !taken_away_) stopped_ = true;  // there never was one
-  return std::exchange(comm_, nullptr);
-}
+  NcclComm comm() const { return comm_; }
+
+ private:
+  CommState& member_;
+  NcclComm comm_;
+};
 
 absl::Status CommState::Taken() const {
   absl::Status why = status();
   why.Update(absl::AbortedError("the communicator has ended"));
   return why;
+}
+
+// --- The beginning ---
+
+// In a group NCCL returns the communicator before it waits for the other ranks,
+// so that another thread can abort it.
+absl::Status CommState::Connect(const NcclUniqueId& id) {
+  if (absl::Status made = MakeStream(); !made.ok()) return made;
+  NcclApi& nccl = *tables_.nccl;
+  NcclConfig config;
+  config.blocking = 1;
+  config.split_share = 0;
+  if (group_.traffic == TrafficClass::kSmall) config.max_ctas = kSmallCtas;
+  if (group_.traffic == TrafficClass::kMessages) config.max_ctas = kMessageCtas;
+  NcclComm comm = nullptr;
+  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart");
+  if (!done.ok()) return done;
+  done = Check(
+      nccl,
+      nccl.CommInitRankConfig(&comm, group_.size, id, group_.rank, &config),
+      "CommInitRankConfig");
+  const NcclCall call(this, comm);
+  done.Update(Check(nccl, nccl.GroupEnd(), "CommInitRankConfig", comm));
+  return done;
 }
 
 absl::Status CommState::MakeStream() {
@@ -145,29 +169,27 @@ size_t CommState::rows_bytes() const {
   return group_.traffic == TrafficClass::kBulk ? kRowsBytes : kFewRowsBytes;
 }
 
-absl::StatusOr<bool> CommState::Ready() {
-  const Call call(this);
-  if (!call) return Taken();
-  NcclResult error = NcclResult::kSuccess;
-  absl::Status asked =
-      Check(*tables_.nccl, tables_.nccl->CommGetAsyncError(call.comm(), &error),
-            "CommGetAsyncError", call.comm());
-  asked.Update(Check(*tables_.nccl, error, "", call.comm()));
-  if (!asked.ok()) return asked;
-  return error == NcclResult::kSuccess;
+absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
+  if (group_.size == 1) return absl::OkStatus();
+  captured_ = false;
+  Lowering lowering{.rounds = {}};
+  AddWarmUp(&lowering);
+  absl::Status done = TakeLaunchSlot(launch_slot, /*captured=*/false);
+  if (done.ok()) done = EnqueueRounds(lowering);
+  if (!done.ok()) return done;
+  auto event = Mark();
+  if (!event.ok()) return event.status();
+  AddRunning(*std::move(event), std::make_shared<FirstError>());
+  return absl::OkStatus();
 }
 
-absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
-  lowering_ = {.rounds = {}};
-  round_ = 0;
-  captured_ = false;
-  if (group_.size == 1) return absl::OkStatus();
+void CommState::AddWarmUp(Lowering* lowering) const {
   const size_t most = rows_bytes() / sizeof(float);
   const size_t each = most / group_.size;
   std::byte* const mine = rows_ + each * sizeof(float) * group_.rank;
-  const auto add = [this](CollectiveKind kind, const void* in, void* out,
-                          size_t count) {
-    lowering_.rounds.push_back({.steps = {{.kind = kind,
+  const auto add = [lowering](CollectiveKind kind, const void* in, void* out,
+                              size_t count) {
+    lowering->rounds.push_back({.steps = {{.kind = kind,
                                            .in = in,
                                            .out = out,
                                            .count = count,
@@ -182,12 +204,10 @@ absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
   add(CollectiveKind::kReduceScatter, rows_, mine, each);
   add(CollectiveKind::kAllGather, mine, rows_, each);
   add(CollectiveKind::kBroadcast, rows_, rows_, most);
-  if (group_.size <= kPairsMax) AddPairs();
-  absl::Status slot = TakeLaunchSlot(launch_slot, /*captured=*/false);
-  return slot.ok() ? EnqueueGroup() : slot;
+  if (group_.size <= kPairsMax) AddPairs(lowering);
 }
 
-void CommState::AddPairs() {
+void CommState::AddPairs(Lowering* lowering) const {
   Round pairs;
   for (int peer = 0; peer < group_.size; ++peer) {
     if (peer == group_.rank) continue;
@@ -200,53 +220,54 @@ void CommState::AddPairs() {
                            .count = 1,
                            .peer = peer});
   }
-  lowering_.rounds.push_back(std::move(pairs));
+  lowering->rounds.push_back(std::move(pairs));
 }
 
-absl::StatusOr<bool> CommState::EnqueueNextRound() {
-  if (round_ + 1 >= lowering_.rounds.size()) return false;
-  ++round_;
-  absl::Status done = EnqueueGroup();
-  if (!done.ok()) return done;
-  return true;
-}
+// --- Operations ---
 
-absl::StatusOr<bool> CommState::CompleteWarmUp() {
-  const absl::StatusOr<bool> more = EnqueueNextRound();
-  if (!more.ok() || *more) return more.ok() ? false : more;
-  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark();
-  if (!event.ok()) return event.status();
-  AddRunning(*std::move(event), std::make_shared<FirstError>());
-  return true;
-}
-
-absl::Status CommState::Enqueue(const QueuedOp& posted,
-                                LaunchSlot* launch_slot) {
+absl::StatusOr<std::shared_ptr<CudaEvent>> CommState::Enqueue(
+    std::span<const CollectiveOp> calls, const CudaEvent* after, bool captured,
+    const std::shared_ptr<FirstError>& error, LaunchSlot* launch_slot) {
   const ProfilerRange range(tables_.cuda.get(), group_.name.c_str());
-  captured_ = posted.ticket.capture != 0;
+  captured_ = captured;
   taken_ = 0;
   rows_taken_ = 0;
-  absl::Status done = posted.ticket.after->Join(*tables_.cuda, stream_);
-  done.Update(TakeLaunchSlot(launch_slot, captured_));
-  lowering_ = {};
-  round_ = 0;
-  const size_t alone = posted.calls.size() == 1 ? rows_bytes() : 0;
+  absl::Status done;
+  if (after != nullptr) {
+    done = Check(*tables_.cuda,
+                 tables_.cuda->StreamWaitEvent(stream_, after->handle()),
+                 "StreamWaitEvent");
+  }
+  if (done.ok()) done = TakeLaunchSlot(launch_slot, captured);
+  Lowering lowering;
+  if (done.ok()) done = Lower(calls, &lowering);
+  if (done.ok()) done = EnqueueRounds(lowering);
+  for (void* memory : std::exchange(graphs_own_, {})) {
+    done.Update(Check(*tables_.cuda, tables_.cuda->FreeAsync(memory, stream_),
+                      "FreeAsync"));
+  }
+  if (!done.ok()) return done;
+  auto event = Mark(captured);
+  if (event.ok() && !captured) AddRunning(*event, error);
+  return event;
+}
+
+absl::Status CommState::Lower(std::span<const CollectiveOp> calls,
+                              Lowering* lowering) {
+  const size_t alone = calls.size() == 1 ? rows_bytes() : 0;
   bool all = true;
   const auto temporary = [&](size_t bytes) {
     void* const memory = Temporary(bytes);
     all &= memory != nullptr;
     return memory;
   };
-  for (const CollectiveOp& call : posted.calls) {
-    Lower(call, {group_.rank, group_.size, token_, temporary, alone},
-          &lowering_);
+  for (const CollectiveOp& call : calls) {
+    nccl::Lower(call, {group_.rank, group_.size, token_, temporary, alone},
+                lowering);
   }
-  if (!all) {
-    done.Update(absl::ResourceExhaustedError(
-        "the device has no memory to reduce floats by min or max"));
-  }
-  if (!done.ok()) return done;
-  return EnqueueGroup();
+  if (all) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      "the device has no memory to reduce floats by min or max");
 }
 
 absl::Status CommState::TakeLaunchSlot(LaunchSlot* launch_slot, bool captured) {
@@ -264,15 +285,23 @@ absl::Status CommState::TakeLaunchSlot(LaunchSlot* launch_slot, bool captured) {
   return absl::OkStatus();
 }
 
-absl::Status CommState::EnqueueGroup() {
-  const Call call(this);
+absl::Status CommState::EnqueueRounds(const Lowering& lowering) {
+  const NcclCall call(this);
   if (!call) return Taken();
+  for (const Round& round : lowering.rounds) {
+    absl::Status done = EnqueueGroup(round, call.comm());
+    if (done.ok()) done = LaunchKernels(round);
+    if (!done.ok()) return done;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CommState::EnqueueGroup(const Round& round, NcclComm comm) {
   NcclApi& nccl = *tables_.nccl;
-  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", call.comm());
+  absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", comm);
   if (!done.ok()) return done;
-  for (const NcclStep& step : lowering_.rounds[round_].steps)
-    done.Update(Issue(step, call.comm()));
-  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", call.comm()));
+  for (const NcclStep& step : round.steps) done.Update(Issue(step, comm));
+  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm));
   return done;
 }
 
@@ -310,40 +339,20 @@ absl::Status CommState::Issue(const NcclStep& s, NcclComm comm) {
   }
 }
 
-absl::StatusOr<bool> CommState::Complete(const QueuedOp& posted) {
-  absl::Status done = LaunchKernels();
-  if (done.ok()) {
-    const absl::StatusOr<bool> more = EnqueueNextRound();
-    if (!more.ok()) return more;
-    if (*more) return false;
-  }
-  absl::StatusOr<std::shared_ptr<CudaEvent>> event = Mark(captured_);
-  done.Update(event.status());
-  if (!done.ok()) return done;
-  if (!captured_) AddRunning(*event, posted.ticket.error);
-  posted.ticket.done->Publish({*std::move(event)});
-  return true;
-}
-
-absl::Status CommState::LaunchKernels() {
+absl::Status CommState::LaunchKernels(const Round& round) {
   CudaApi& cuda = *tables_.cuda;
   KernelApi& kernels = *tables_.kernels;
   absl::Status done;
-  for (const ReduceStep& s : lowering_.rounds[round_].reduces) {
+  for (const ReduceStep& s : round.reduces) {
     done.Update(Check(cuda,
                       kernels.ReduceRows(s.inputs, group_.size, s.out, s.count,
                                          s.dtype, s.op, stream_),
                       " kernel ReduceRows"));
   }
-  for (const ScaleStep& s : lowering_.rounds[round_].scales) {
+  for (const ScaleStep& s : round.scales) {
     done.Update(
         Check(cuda, kernels.Scale(s.data, s.dtype, s.factor, s.count, stream_),
               " kernel Scale"));
-  }
-  const bool last = round_ + 1 == lowering_.rounds.size();
-  if (!last) return done;
-  for (void* memory : std::exchange(graphs_own_, {})) {
-    done.Update(Check(cuda, cuda.FreeAsync(memory, stream_), "FreeAsync"));
   }
   return done;
 }
@@ -379,67 +388,146 @@ void* CommState::Kept(size_t bytes) {
 }
 
 absl::Status CommState::JoinRunning(CudaStreamHandle stream) const {
-  // The operations are ordered, so the last one ends last.
-  if (running_.empty()) return absl::OkStatus();
+  std::shared_ptr<CudaEvent> last;
+  {
+    MutexLock lock(&mutex_);
+    // The operations are ordered, so the last one ends last.
+    if (!running_.empty()) last = running_.back().event;
+  }
+  if (last == nullptr) return absl::OkStatus();
   CudaApi& cuda = *tables_.cuda;
-  return Check(cuda,
-               cuda.StreamWaitEvent(stream, running_.back().event->handle()),
+  return Check(cuda, cuda.StreamWaitEvent(stream, last->handle()),
                "StreamWaitEvent");
 }
 
+void CommState::AddRunning(std::shared_ptr<CudaEvent> event,
+                           std::shared_ptr<FirstError> error) {
+  MutexLock lock(&mutex_);
+  running_.push_back({std::move(event), std::move(error)});
+}
+
+// --- Watching ---
+
+bool CommState::has_running() const {
+  MutexLock lock(&mutex_);
+  return !running_.empty();
+}
+
+// Asks the device without the lock.
 bool CommState::Idle() {
-  while (!running_.empty()) {
-    const Running& first = running_.front();
+  for (;;) {
+    Running first;
+    {
+      MutexLock lock(&mutex_);
+      if (running_.empty()) return true;
+      first = running_.front();
+    }
     const absl::StatusOr<bool> reached = first.event->Reached();
     if (reached.ok() && !*reached) return false;
-    if (!reached.ok()) {
-      first.error->Set(reached.status());
-      device_error_.Update(reached.status());
+    if (!reached.ok()) first.error->Set(reached.status());
+    MutexLock lock(&mutex_);
+    device_error_.Update(reached.status());
+    // Another thread may have asked, too.
+    if (!running_.empty() && running_.front().event == first.event) {
+      running_.pop_front();
     }
-    running_.pop_front();
   }
-  return true;
+}
+
+absl::Status CommState::device_error() const {
+  MutexLock lock(&mutex_);
+  return device_error_;
+}
+
+absl::Status CommState::AsyncError() {
+  const Use use(this);
+  if (use.comm() == nullptr) return absl::OkStatus();
+  NcclResult error = NcclResult::kSuccess;
+  absl::Status asked =
+      Check(*tables_.nccl, tables_.nccl->CommGetAsyncError(use.comm(), &error),
+            "CommGetAsyncError", use.comm());
+  if (error != NcclResult::kInProgress) {
+    asked.Update(Check(*tables_.nccl, error, "", use.comm()));
+  }
+  return asked;
+}
+
+// --- The end ---
+
+NcclComm CommState::Take() {
+  ended_ = true;
+  MutexLock lock(&mutex_);
+  return std::exchange(comm_, nullptr);
 }
 
 void CommState::FailRunning() {
   const absl::Status why = status();
-  for (const Running& running : running_) {
-    const absl::StatusOr<bool> reached = running.event->Reached();
-    if (!reached.ok() || !*reached) running.error->Set(why);
+  std::deque<Running> running;
+  {
+    MutexLock lock(&mutex_);
+    running = running_;
+  }
+  for (const Running& one : running) {
+    const absl::StatusOr<bool> reached = one.event->Reached();
+    if (!reached.ok() || !*reached) one.error->Set(why);
   }
 }
 
-absl::Status CommState::BeginRegister(const std::shared_ptr<Window>& window) {
-  const Call call(this);
+void CommState::AwaitUnused() {
+  MutexLock lock(&mutex_);
+  while (uses_ > 0) unused_.Wait(&mutex_);
+}
+
+bool CommState::JoinCapture() {
+  MutexLock lock(&mutex_);
+  if (comm_ == nullptr) return false;
+  uses_ += 1;
+  captures_ += 1;
+  return true;
+}
+
+void CommState::LeaveCapture() {
+  MutexLock lock(&mutex_);
+  uses_ -= 1;
+  captures_ -= 1;
+  unused_.NotifyAll();
+}
+
+bool CommState::in_capture() const {
+  MutexLock lock(&mutex_);
+  return captures_ > 0;
+}
+
+// --- Registered memory ---
+
+absl::Status CommState::Register(const std::shared_ptr<Window>& window) {
+  const NcclCall call(this);
   if (!call) return Taken();
+  absl::Status made = window->Register(*tables_.nccl, call.comm());
+  if (!made.ok()) return made;
+  MutexLock lock(&mutex_);
   windows_.push_back(window);
-  return window->Begin(*tables_.nccl, call.comm());
+  return absl::OkStatus();
 }
 
-void CommState::EndRegister(Window& window) {
-  if (const Call call(this); call) window.End(*tables_.nccl, call.comm());
-}
-
-void CommState::Forget(Window& window) {
-  if (const Call call(this); call) {
-    (void)window.Forget(*tables_.nccl, call.comm());
-  }
+void CommState::Deregister(Window& window) {
+  const NcclCall call(this);
+  if (call) (void)window.Deregister(*tables_.nccl, call.comm());
+  MutexLock lock(&mutex_);
   std::erase_if(windows_,
                 [&](const auto& one) { return one.get() == &window; });
 }
 
-void CommState::ForgetAll() {
-  const Call call(this);
-  for (const auto& window : std::exchange(windows_, {})) {
-    if (call) (void)window->Forget(*tables_.nccl, call.comm());
+void CommState::DeregisterAll() {
+  std::vector<std::shared_ptr<Window>> windows;
+  {
+    MutexLock lock(&mutex_);
+    windows.swap(windows_);
   }
-}
-
-absl::Status CommState::Finalize() {
-  const Call call(this);
-  if (!call) return Taken();
-  return Check(*tables_.nccl, tables_.nccl->CommFinalize(call.comm()),
-               "CommFinalize", call.comm());
+  const NcclCall call(this);
+  for (const auto& window : windows) {
+    if (call) (void)window->Deregister(*tables_.nccl, call.comm());
+  }
 }
 
 }  // namespace lockstep::transport::nccl

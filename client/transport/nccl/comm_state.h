@@ -1,15 +1,16 @@
 // One rank's part in one NCCL communicator: the communicator, the stream its
 // operations run on, and its first error.
 //
-//   Begin ─▶ Ready? ─▶ Enqueue ─▶ Ready? ─▶ Complete ─▶ ... ─▶ Finalize ─▶ End
-//                         │
-//                         └ only a queued operation has an event
+//   Connect ─▶ WarmUp ─▶ Enqueue ─▶ Enqueue ─▶ ... ─▶ Take ─▶ the end
 //
-// Threads: status, Fail and Take from any; everything else on the launch thread
-//          (launcher.h), which decides the order and does all the waiting.
-//          Calls of NCCL do not wait for the device, those of CUDA may, where a
-//          stream's queue is full. Then another thread takes the communicator
-//          away, to abort it: later calls return the member's error.
+// The communicator is a blocking one: a call of NCCL returns once its operation
+// is on the stream. Before that it may wait: for peers where it connects, and
+// for the device where a queue of CUDA is full. Another thread ends such a
+// call: it takes the communicator away and aborts it, which sets NCCL's flags
+// at once, and NCCL frees it once no call uses it (AwaitCalls).
+//
+// Threads: any; calls of NCCL are made one at a time (NcclCall). The launcher
+//          decides the order of operations (launcher.h).
 // Errors:  a method that returns an error does not set status(): the launcher
 //          does so, and aborts.
 
@@ -20,6 +21,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,12 +47,6 @@ struct Tables {
   std::shared_ptr<KernelApi> kernels;
 };
 
-// An operation as the communicator's caller posts it.
-struct QueuedOp {
-  std::vector<CollectiveOp> calls;
-  CudaStream::Ticket ticket;
-};
-
 class CommState {
  public:
   CommState(const Tables& tables, const GroupSpec& group);
@@ -58,26 +54,36 @@ class CommState {
   CommState(const CommState&) = delete;
   CommState& operator=(const CommState&) = delete;
 
-  // --- Any thread ---
   absl::Status status() const;
   // Sets the first error; does nothing if there is one.
   void Fail(const absl::Status& error);
   const std::string& name() const { return group_.name; }
   int size() const { return group_.size; }
-  // Takes the communicator away, and waits up to `patience` for a call of NCCL
-  // with it. Null: that call has not returned, or it was taken away before.
-  NcclComm Take(absl::Duration patience);
-  // NCCL has seen the abort, or needs none: it enqueues nothing any more.
-  void SetStopped() { stopped_ = true; }
-  bool stopped() const { return stopped_; }
 
-  // --- The launch thread ---
+  // A call of NCCL with the communicator: begins once no other thread makes
+  // one. Null: it was taken away.
+  class NcclCall {
+   public:
+    explicit NcclCall(CommState* member);
+    // The call that makes it; null: it did not.
+    NcclCall(CommState* member, NcclComm made);
+    ~NcclCall();
+    NcclCall(const NcclCall&) = delete;
+    NcclCall& operator=(const NcclCall&) = delete;
 
-  // Creates the stream and its memory, and begins to connect.
-  absl::Status Begin(const NcclUniqueId& id);
+    NcclComm comm() const { return comm_; }
+    explicit operator bool() const { return comm_ != nullptr; }
 
-  // Whether NCCL has completed its last call; its error.
-  absl::StatusOr<bool> Ready();
+   private:
+    CommState& member_;
+    NcclComm comm_;
+  };
+
+  // --- The beginning ---
+
+  // Creates the stream and its memory, then connects to all ranks, which may
+  // wait until another thread takes the communicator away.
+  absl::Status Connect(const NcclUniqueId& id);
 
   // The position in the device's launch order: an event at the point where the
   // last operation could begin, and its stream. No event: none was enqueued.
@@ -88,76 +94,73 @@ class CommState {
 
   // Enqueues operations whose first use would connect, and so wait for peers:
   // of each algorithm that sizes up to that of its memory choose, and, in a
-  // group of at most kPairsMax ranks, between each pair. As Enqueue: once Ready
-  // returns true, call CompleteWarmUp, until it returns true.
+  // group of at most kPairsMax ranks, between each pair.
   static constexpr int kPairsMax = 16;
   absl::Status WarmUp(LaunchSlot* launch_slot);
-  absl::StatusOr<bool> CompleteWarmUp();
 
-  // Enqueues the operation after what it must wait for, and after the point
+  // --- Operations, one at a time, in the launcher's order ---
+
+  // Enqueues the operations after `after` (null: at once), and after the point
   // where the previous operation (`*launch_slot`) could begin; then replaces
-  // `*launch_slot`. Once Ready returns true, call Complete.
-  absl::Status Enqueue(const QueuedOp& posted, LaunchSlot* launch_slot);
-  // Enqueues the kernels that follow the queued round. True: it was the last
-  // round, and the end event is recorded and published. False: another round
-  // was enqueued; wait for Ready and call Complete again. A captured operation
-  // is not added to the running ones: the launches of its graph are.
-  absl::StatusOr<bool> Complete(const QueuedOp& posted);
+  // `*launch_slot`. The event is at their end. Captured operations are not
+  // added to the running ones: the launches of their graph are.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> Enqueue(
+      std::span<const CollectiveOp> calls, const CudaEvent* after,
+      bool captured, const std::shared_ptr<FirstError>& error,
+      LaunchSlot* launch_slot);
 
   // Makes `stream` wait for all running operations. The caller then adds the
   // work on `stream` to them, with `event` as its end.
   absl::Status JoinRunning(CudaStreamHandle stream) const;
   void AddRunning(std::shared_ptr<CudaEvent> event,
-                  std::shared_ptr<FirstError> error) {
-    running_.push_back({std::move(event), std::move(error)});
-  }
-
-  // Whether no added operation is still running. Operations that failed on the
-  // device are not running: their streams' errors and device_error, the first,
-  // are set.
-  bool Idle();
-  const absl::Status& device_error() const { return device_error_; }
-  // Sets the error of the streams whose operations have not run.
-  void FailRunning();
-
-  // Ends its use, and returns the communicator for the reclaimer, which aborts
-  // or destroys it; null if another thread has taken it away.
-  NcclComm End();
-  bool ended() const { return ended_; }
-
-  // --- Registered memory (window.h) ---
-  // Keeps the window alive: NCCL writes to it until Ready.
-  // The three need a communicator that is Ready.
-  absl::Status BeginRegister(const std::shared_ptr<Window>& window);
-  void EndRegister(Window& window);
-  // Does nothing to NCCL after the end: the communicator's end deregisters all.
-  void Forget(Window& window);
-  void ForgetAll();
-
-  absl::Status Finalize();
+                  std::shared_ptr<FirstError> error);
 
   // An event after everything on the stream now.
   absl::StatusOr<std::shared_ptr<CudaEvent>> Mark(bool captured = false) {
     return CudaEvent::Record(tables_.cuda.get(), stream_, captured);
   }
 
+  // --- Watching ---
+
+  bool has_running() const;
+
+  // Whether no added operation is still running. Operations that failed on the
+  // device are not running: their streams' errors and device_error, the first,
+  // are set.
+  bool Idle();
+  absl::Status device_error() const;
+  // NCCL's asynchronous error, such as a broken connection.
+  absl::Status AsyncError();
+
+  // --- The end ---
+
+  // Takes the communicator away: later calls return status(), and those in
+  // progress go on until it is aborted. Null: it was taken before, or there is
+  // none.
+  NcclComm Take();
+  bool ended() const { return ended_; }
+  // Sets the error of the streams whose operations have not run.
+  void FailRunning();
+  // Blocks until nothing uses the communicator: no call, no open capture.
+  void AwaitUnused();
+  // NCCL has seen the abort, or needs none: it enqueues nothing any more.
+  void SetStopped() { stopped_ = true; }
+  bool stopped() const { return stopped_; }
+  // An open capture has operations of the communicator; false if it has ended.
+  bool JoinCapture();
+  void LeaveCapture();
+  bool in_capture() const;
+
+  // --- Registered memory (window.h) ---
+  // Blocks until all ranks have called it. Keeps the window alive.
+  absl::Status Register(const std::shared_ptr<Window>& window);
+  // Does nothing to NCCL after the end: the communicator's end deregisters all.
+  void Deregister(Window& window);
+  void DeregisterAll();
+
  private:
-  // A call of NCCL with the communicator, which is not taken away meanwhile;
-  // null if it was before.
-  class Call {
-   public:
-    explicit Call(CommState* member);
-    ~Call();
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-    NcclComm comm() const { return comm_; }
-    explicit operator bool() const { return comm_ != nullptr; }
-
-   private:
-    CommState& member_;
-    NcclComm comm_;
-  };
+  // A use that goes on beside calls.
+  class Use;
   struct Running {
     std::shared_ptr<CudaEvent> event;
     std::shared_ptr<FirstError> error;
@@ -165,14 +168,16 @@ class CommState {
 
   absl::Status MakeStream();
   absl::Status TakeLaunchSlot(LaunchSlot* launch_slot, bool captured);
-  void AddPairs();
-  absl::Status EnqueueGroup();
-  // Enqueues the next round; false if there was none.
-  absl::StatusOr<bool> EnqueueNextRound();
+  void AddPairs(Lowering* lowering) const;
+  void AddWarmUp(Lowering* lowering) const;
+  absl::Status Lower(std::span<const CollectiveOp> calls, Lowering* lowering);
+  // Enqueues all rounds, each as a group of NCCL with its kernels behind it.
+  absl::Status EnqueueRounds(const Lowering& lowering);
+  absl::Status EnqueueGroup(const Round& round, NcclComm comm);
   absl::Status Issue(const NcclStep& step, NcclComm comm);
+  absl::Status LaunchKernels(const Round& round);
   // Why the communicator was taken away.
   absl::Status Taken() const;
-  absl::Status LaunchKernels();
   // Memory for the operation's kernels; null if the device has none left.
   void* Temporary(size_t bytes);
   void* Kept(size_t bytes);
@@ -180,14 +185,12 @@ class CommState {
 
   const Tables tables_;
   const GroupSpec group_;
-  bool ended_ = false;
+  std::atomic<bool> ended_{false};
   std::atomic<bool> stopped_{false};
   CudaStreamHandle stream_ = nullptr;
   std::byte* token_ = nullptr;
 
-  // State of the operation between Enqueue and Complete.
-  Lowering lowering_;
-  size_t round_ = 0;
+  // Of the operation that is being enqueued.
   bool captured_ = false;
   size_t rows_taken_ = 0;
   std::vector<void*> graphs_own_;  // freed inside the graph
@@ -203,16 +206,16 @@ class CommState {
   };
   std::vector<Block> kept_;
 
-  std::deque<Running> running_;
-  absl::Status device_error_;
-  std::vector<std::shared_ptr<Window>> windows_;
-
   mutable Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  CondVar called_;
+  absl::Status device_error_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Running> running_ ABSL_GUARDED_BY(mutex_);
+  CondVar unused_;
   bool in_call_ ABSL_GUARDED_BY(mutex_) = false;
+  int uses_ ABSL_GUARDED_BY(mutex_) = 0;  // of any kind, calls too
+  int captures_ ABSL_GUARDED_BY(mutex_) = 0;
   NcclComm comm_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool taken_away_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::shared_ptr<Window>> windows_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport::nccl

@@ -56,10 +56,9 @@ class CudaArena final : public Arena {
   }
 
   absl::Status Zero(void* memory, size_t bytes, CudaStream& stream) {
-    const auto handle = stream.Ready();
-    if (!handle.ok()) return handle.status();
-    absl::Status zeroed = Check(
-        *cuda_, cuda_->MemsetAsync(memory, 0, bytes, *handle), "MemsetAsync");
+    absl::Status zeroed =
+        Check(*cuda_, cuda_->MemsetAsync(memory, 0, bytes, stream.handle()),
+              "MemsetAsync");
     zeroed.Update(stream.Synchronize());
     return zeroed;
   }

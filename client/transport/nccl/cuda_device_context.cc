@@ -1,6 +1,5 @@
 #include "client/transport/nccl/cuda_device_context.h"
 
-#include <atomic>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -20,20 +19,12 @@ namespace {
 // Allocating one during a step would wait for the device, and so for peers.
 constexpr int kHoldsAhead = 8;
 
-// Memory of a destroyed gate that enqueued work may still use: the copy of its
-// message, and its readers on the gated stream.
+// Memory of a destroyed gate that work on its stream may still use: the copy of
+// its message, and its readers.
 struct Retired {
   std::shared_ptr<void> message;
   std::shared_ptr<void> staging;
-  std::shared_ptr<CudaEvent> copied;  // null: nothing was copied
   StreamFence readers;
-
-  bool Passed() {
-    if (!readers.Passed()) return false;
-    if (copied == nullptr) return true;
-    const absl::StatusOr<bool> reached = copied->Reached();
-    return !reached.ok() || *reached;
-  }
 };
 
 // State shared by all objects of one device.
@@ -62,7 +53,7 @@ struct Device {
       MutexLock lock(&retired_mutex);
       asked.swap(retired);
     }
-    std::erase_if(asked, [](Retired& hold) { return hold.Passed(); });
+    std::erase_if(asked, [](Retired& hold) { return hold.readers.Passed(); });
     MutexLock lock(&retired_mutex);
     retired.insert(retired.end(), std::move_iterator(asked.begin()),
                    std::move_iterator(asked.end()));
@@ -233,8 +224,7 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     if (!status_.ok()) return;
     const DeviceScope scope(cuda_);
     const MutexLock lock(mutex_ == nullptr ? &unused_ : mutex_);
-    const absl::StatusOr<CudaStreamHandle> stream = stream_.Ready();
-    status_ = stream.ok() ? Check(cuda_, call(*stream), name) : stream.status();
+    status_ = Check(cuda_, call(stream_.handle()), name);
     used_ = true;
   }
 
@@ -309,94 +299,59 @@ class CudaGraph final : public DeviceContext::Graph {
   const std::unique_ptr<nccl::LaunchableGraph> graph_;
 };
 
+// CUDA cannot wait for the host without a function on the host, which would
+// hold up those of all streams: so the caller of Begin waits, and then enqueues
+// the copy of the message.
 class CudaStreamGate final : public DeviceContext::StreamGate {
  public:
-  CudaStreamGate(std::shared_ptr<Device> device, std::shared_ptr<void> message,
-                 std::shared_ptr<void> staging, size_t bytes)
+  CudaStreamGate(std::shared_ptr<Device> device, CudaStream* stream,
+                 std::shared_ptr<void> message, std::shared_ptr<void> staging,
+                 size_t bytes)
       : device_(std::move(device)),
+        stream_(stream),
+        tail_(stream->tail()),
         message_(std::move(message)),
         staging_(std::move(staging)),
         bytes_(bytes) {}
   ~CudaStreamGate() override {
-    if (tail_ == nullptr || bytes_ == 0) return;
     device_->Retire({.message = std::move(message_),
                      .staging = std::move(staging_),
-                     .copied = std::move(last_),
                      .readers = StreamFence(std::move(tail_))});
-  }
-
-  // Gates `stream`, which must be Ready. The message's memory is reused and may
-  // still allow an update: it is zeroed, so that work launched on the stream
-  // from now on reads zeros until the release.
-  absl::Status Stand(CudaStream& stream, CudaStreamHandle handle) {
-    if (absl::Status s = Clear(handle); !s.ok()) return s;
-    tail_ = stream.tail();
-    stream.Enqueue(
-        [this](CudaStream::Ticket ticket) { ticket_ = std::move(ticket); });
-    return absl::OkStatus();
   }
 
   const void* message() const override { return message_.get(); }
 
-  void ReleaseAt(const Event& event) override {
-    const auto* const state =
-        dynamic_cast<const CudaEventState*>(event.state().get());
-    Continue(state == nullptr ? CudaEvents() : state->Known());
+  void Begin() override {
+    {
+      MutexLock lock(&mutex_);
+      while (!released_) changed_.Wait(&mutex_);
+    }
+    CudaApi& cuda = *device_->cuda;
+    const DeviceScope scope(cuda);
+    stream_->error()->Set(Check(cuda,
+                                cuda.MemcpyAsync(message_.get(), staging_.get(),
+                                                 bytes_, stream_->handle()),
+                                "MemcpyAsync"));
   }
 
   void Release(const absl::Status& status, const void* message) override {
-    ticket_.error->Set(status);
-    if (bytes_ == 0) return Continue({});
+    MutexLock lock(&mutex_);
+    stream_->error()->Set(status);
     std::memcpy(staging_.get(), message, bytes_);
-    ticket_.error->Set(
-        OnOwnStream("MemcpyAsync", [this](CudaStreamHandle stream) {
-          return device_->cuda->MemcpyAsync(message_.get(), staging_.get(),
-                                            bytes_, stream);
-        }));
-    Continue({last_});
+    released_ = true;
+    changed_.NotifyAll();
   }
 
  private:
-  // The stream continues behind `events` and what it had to wait for: all
-  // known, since it was Ready. Only the first call has an effect.
-  void Continue(CudaEvents events) {
-    if (continues_.exchange(true)) return;
-    for (const auto& each : ticket_.after->Known()) events.push_back(each);
-    ticket_.done->Publish(std::move(events));
-  }
-
-  absl::Status Clear(CudaStreamHandle gated) {
-    if (bytes_ == 0) return absl::OkStatus();
-    absl::Status cleared =
-        OnOwnStream("MemsetAsync", [this](CudaStreamHandle own) {
-          return device_->cuda->MemsetAsync(message_.get(), 0, bytes_, own);
-        });
-    if (!cleared.ok()) return cleared;
-    return CudaEventState({last_}, {}).Join(*device_->cuda, gated);
-  }
-
-  template <typename Call>
-  absl::Status OnOwnStream(const char* name, Call call) {
-    CudaApi& cuda = *device_->cuda;
-    const DeviceScope scope(cuda);
-    MutexLock lock(&device_->own_stream_mutex);
-    const auto stream = device_->own_stream->Ready();
-    if (!stream.ok()) return stream.status();
-    absl::Status called = Check(cuda, call(*stream), name);
-    if (!called.ok()) return called;
-    auto event = CudaEvent::Record(&cuda, *stream);
-    if (event.ok()) last_ = *event;
-    return event.status();
-  }
-
   const std::shared_ptr<Device> device_;
+  CudaStream* const stream_;          // used until Begin returns
+  std::shared_ptr<StreamTail> tail_;  // of the stream
   std::shared_ptr<void> message_;
   std::shared_ptr<void> staging_;
   const size_t bytes_;
-  std::shared_ptr<StreamTail> tail_;  // of the gated stream
-  CudaStream::Ticket ticket_;
-  std::shared_ptr<CudaEvent> last_;  // after all uses of the memory
-  std::atomic<bool> continues_{false};
+  Mutex mutex_;
+  CondVar changed_;
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class CudaDeviceContext final : public DeviceContext {
@@ -465,10 +420,7 @@ class CudaDeviceContext final : public DeviceContext {
                                    &device_->own_stream_mutex);
       return work(kernel_queue);
     }
-    CudaStream& cuda_stream = static_cast<CudaStream&>(*stream);
-    const auto ready = cuda_stream.Ready();
-    if (!ready.ok()) return ready.status();
-    CudaKernelQueue kernel_queue(*device_, cuda_stream);
+    CudaKernelQueue kernel_queue(*device_, static_cast<CudaStream&>(*stream));
     return work(kernel_queue);
   }
 
@@ -480,22 +432,16 @@ class CudaDeviceContext final : public DeviceContext {
 
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t bytes) override {
-    CudaStream& cuda_stream = static_cast<CudaStream&>(stream);
-    const auto ready = cuda_stream.Ready();
-    if (!ready.ok()) return ready.status();
     device_->Reclaim();
-    absl::StatusOr<std::shared_ptr<void>> message = std::shared_ptr<void>();
-    absl::StatusOr<std::shared_ptr<void>> staging = std::shared_ptr<void>();
-    if (bytes > 0) message = device_->memory->Take(bytes);
+    absl::StatusOr<std::shared_ptr<void>> message =
+        device_->memory->Take(bytes);
     if (!message.ok()) return message.status();
-    if (bytes > 0) staging = device_->pinned->Take(bytes);
+    absl::StatusOr<std::shared_ptr<void>> staging =
+        device_->pinned->Take(bytes);
     if (!staging.ok()) return staging.status();
-    const auto hold = std::make_shared<CudaStreamGate>(
-        device_, *std::move(message), *std::move(staging), bytes);
-    if (absl::Status stands = hold->Stand(cuda_stream, *ready); !stands.ok()) {
-      return stands;
-    }
-    return std::shared_ptr<StreamGate>(hold);
+    return std::shared_ptr<StreamGate>(std::make_shared<CudaStreamGate>(
+        device_, static_cast<CudaStream*>(&stream), *std::move(message),
+        *std::move(staging), bytes));
   }
 
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {

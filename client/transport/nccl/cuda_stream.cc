@@ -59,15 +59,6 @@ bool StreamFence::Passed() {
   return false;
 }
 
-void CudaStream::Ticket::GiveUp(const absl::Status& why,
-                                CudaEvents also) const {
-  error->Set(why);
-  const CudaEvents& before = after->events();
-  also.insert(also.end(), before.begin(), before.end());
-  // Some of it may still be queued: an operation that NCCL's thread has.
-  done->Publish(std::move(also), after->promises());
-}
-
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
   const DeviceScope scope(*cuda);
   CudaStreamHandle handle = nullptr;
@@ -85,21 +76,6 @@ CudaStream::~CudaStream() {
   if (owned_) cuda_->StreamDestroy(handle_);
 }
 
-absl::StatusOr<CudaStreamHandle> CudaStream::Ready() {
-  std::vector<std::shared_ptr<EventPromise>> pending;
-  {
-    MutexLock lock(&mutex_);
-    pending = pending_;
-  }
-  for (const auto& publication : pending) {
-    publication->Wait(Deadline(absl::InfiniteDuration()));
-  }
-  const DeviceScope scope(*cuda_);
-  MutexLock lock(&mutex_);
-  JoinPublished();
-  return handle_;
-}
-
 CudaCaptureId CudaStream::capture() const {
   const DeviceScope scope(*cuda_);
   CudaCaptureId id = 0;
@@ -108,96 +84,43 @@ CudaCaptureId CudaStream::capture() const {
   return id;
 }
 
-Event CudaStream::Record() {
+std::shared_ptr<CudaEvent> CudaStream::Now() {
   const DeviceScope scope(*cuda_);
-  MutexLock lock(&mutex_);
-  return Event(Now(capture()));
+  auto event = CudaEvent::Record(cuda_, handle_, capture() != 0);
+  if (event.ok()) return *std::move(event);
+  error_->Set(event.status());
+  return nullptr;
+}
+
+void CudaStream::Join(const std::shared_ptr<CudaEvent>& event) {
+  if (event == nullptr) return;
+  const DeviceScope scope(*cuda_);
+  error_->Set(Check(*cuda_, cuda_->StreamWaitEvent(handle_, event->handle()),
+                    "StreamWaitEvent"));
+}
+
+Event CudaStream::Record() {
+  return Event(std::make_shared<CudaEventState>(Now()));
 }
 
 void CudaStream::WaitFor(const Event& event) {
-  const DeviceScope scope(*cuda_);
-  const auto event_state =
-      std::dynamic_pointer_cast<CudaEventState>(event.state());
-  const absl::StatusOr<bool> reached =
-      event_state == nullptr ? event.Done() : event_state->Reached();
-  if (!reached.ok()) return error_->Set(reached.status());
-  if (*reached) return;
-  if (event_state == nullptr && capture() != 0) {
+  const auto mine = std::dynamic_pointer_cast<CudaEventState>(event.state());
+  if (mine != nullptr) {
+    const absl::StatusOr<bool> reached = mine->Reached();
+    if (!reached.ok()) return error_->Set(reached.status());
+    return *reached ? void() : Join(mine->event());
+  }
+  if (event.Done()) return;
+  if (capture() != 0) {
     return error_->Set(absl::FailedPreconditionError(
         "a stream that is captured cannot wait for work on the host"));
   }
-  MutexLock lock(&mutex_);
-  JoinPublished();
-  if (event_state == nullptr) {
-    pending_.push_back(std::make_shared<EventPromise>(event));
-    return;
-  }
-  for (const auto& recorded : event_state->events()) {
-    error_->Set(Check(*cuda_,
-                      cuda_->StreamWaitEvent(handle_, recorded->handle()),
-                      "StreamWaitEvent"));
-  }
-  const auto& promises = event_state->promises();
-  pending_.insert(pending_.end(), promises.begin(), promises.end());
+  error_->Set(event.Wait());
 }
 
 absl::Status CudaStream::Synchronize() {
   if (absl::Status waited = Record().Wait(); !waited.ok()) return waited;
   return error_->Take();
-}
-
-void CudaStream::Enqueue(absl::FunctionRef<void(Ticket)> post) {
-  const DeviceScope scope(*cuda_);
-  MutexLock lock(&mutex_);
-  Ticket ticket = MakeTicket();
-  pending_.push_back(ticket.done);
-  post(std::move(ticket));
-}
-
-void CudaStream::EnqueueBehind(absl::FunctionRef<void(Ticket)> post) {
-  const DeviceScope scope(*cuda_);
-  MutexLock lock(&mutex_);
-  Ticket ticket = MakeTicket();
-  pending_ = {ticket.done};
-  post(std::move(ticket));
-}
-
-CudaStream::Ticket CudaStream::MakeTicket() {
-  const CudaCaptureId capture = this->capture();
-  return {.after = Now(capture),
-          .done = std::make_shared<EventPromise>(),
-          .error = error_,
-          .capture = capture};
-}
-
-std::shared_ptr<CudaEventState> CudaStream::Now(CudaCaptureId capture) {
-  JoinPublished();
-  CudaEvents events;
-  auto event = CudaEvent::Record(cuda_, handle_, capture != 0);
-  if (event.ok()) {
-    events.push_back(*std::move(event));
-  } else {
-    error_->Set(event.status());
-  }
-  return std::make_shared<CudaEventState>(std::move(events), pending_);
-}
-
-void CudaStream::JoinPublished() {
-  std::vector<std::shared_ptr<EventPromise>> left;
-  for (auto& publication : pending_) {
-    if (!publication->published()) {
-      left.push_back(std::move(publication));
-      continue;
-    }
-    for (const auto& event : publication->events()) {
-      // Work of a capture that an abort ended early runs with no graph.
-      if (event->captured() && capture() == 0) continue;
-      error_->Set(Check(*cuda_,
-                        cuda_->StreamWaitEvent(handle_, event->handle()),
-                        "StreamWaitEvent"));
-    }
-  }
-  pending_ = std::move(left);
 }
 
 }  // namespace lockstep::transport::nccl

@@ -4,24 +4,21 @@
 //   communicator's                       └─wait─[all-reduce]┘
 //
 // An operation runs not on the caller's stream but on its communicator's,
-// between two events; the second is known only once it is published
-// (event_state.h). Until then the caller's stream must not get work that
-// depends on the operation: Ready waits for that, and so does all code that
-// launches kernels. The same holds for an event of the host: the CUDA stream
-// does not wait for it, since a function on the host that waits would hold up
-// those of all streams; work is queued once the event is complete. Nothing runs
-// the work of a HostStream with kOnWait for that.
+// between two events. Both are recorded in the call, so that whatever the
+// caller launches afterwards runs behind the operation.
 //
-// Threads: any. Ready, Synchronize and the destructor block; the rest do not.
+// CUDA cannot wait for an event of the host without a function on the host,
+// which would hold up those of all streams: WaitFor blocks the caller for one.
+//
+// Threads: any. Synchronize, WaitFor an event of the host and the destructor
+//          block; the rest do not, unless CUDA's queue is full.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_STREAM_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_CUDA_STREAM_H_
 
 #include <memory>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
@@ -91,19 +88,13 @@ class CudaStream final : public DeviceStream {
   // Waits until all enqueued work has run.
   ~CudaStream() override;
 
-  // Call before launching the caller's own work: blocks until every operation
-  // enqueued so far is queued on the device; later work then runs after them.
-  absl::StatusOr<CudaStreamHandle> Ready();
-  absl::Status AwaitQueued() override {
-    absl::Status ready = Ready().status();
-    return ready.ok() ? error_->Get() : ready;
-  }
+  CudaStreamHandle handle() const { return handle_; }
 
   // The capture that work enqueued now becomes part of; 0: none.
   CudaCaptureId capture() const;
 
   const std::shared_ptr<StreamTail>& tail() const { return tail_; }
-  // Where work on the host that the stream runs reports its error.
+  // Where work that the stream runs or waits for reports its error.
   const std::shared_ptr<FirstError>& error() const { return error_; }
 
   Event Record() override;
@@ -112,26 +103,11 @@ class CudaStream final : public DeviceStream {
   // As Synchronize, but returns the error so far without waiting.
   absl::Status TakeError() { return error_->Take(); }
 
-  // An operation's links to its stream: what it must wait for, the promise of
-  // its end event, and where to report its error.
-  struct Ticket {
-    std::shared_ptr<const CudaEventState> after;
-    std::shared_ptr<EventPromise> done;
-    std::shared_ptr<FirstError> error;
-    CudaCaptureId capture = 0;  // the operation is part of this capture
-
-    // The operation will not be queued, or not continue: the stream resumes
-    // after the work that the operation had to wait for, and after `also`.
-    void GiveUp(const absl::Status& why, CudaEvents also = {}) const;
-  };
-  // Appends an operation to the stream. Calls `post` with its ticket under the
-  // stream's lock, so operations are posted in the stream's order. `done` may
-  // be published before `after` is complete: later work waits for both.
-  void Enqueue(absl::FunctionRef<void(Ticket)> post);
-  // The same for an operation that itself waits for `after`, so that later work
-  // waits only for the operation: each posted operation waits for one event,
-  // however many are not queued yet.
-  void EnqueueBehind(absl::FunctionRef<void(Ticket)> post);
+  // An event after all work on the stream; null after an error, which is the
+  // stream's.
+  std::shared_ptr<CudaEvent> Now();
+  // Later work waits for `event`; an error is the stream's. Null: for nothing.
+  void Join(const std::shared_ptr<CudaEvent>& event);
 
  private:
   CudaStream(CudaApi* cuda, CudaStreamHandle handle, bool owned)
@@ -140,22 +116,11 @@ class CudaStream final : public DeviceStream {
         owned_(owned),
         tail_(std::make_shared<StreamTail>(cuda, handle)) {}
 
-  Ticket MakeTicket() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // All work that the stream has now.
-  std::shared_ptr<CudaEventState> Now(CudaCaptureId capture)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Makes the CUDA stream wait for the promises published meanwhile.
-  void JoinPublished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-
   CudaApi* const cuda_;
   const CudaStreamHandle handle_;
   const bool owned_;
   const std::shared_ptr<StreamTail> tail_;
   const std::shared_ptr<FirstError> error_ = std::make_shared<FirstError>();
-
-  Mutex mutex_;
-  // Operations that the CUDA stream does not wait for yet, in order.
-  std::vector<std::shared_ptr<EventPromise>> pending_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport::nccl

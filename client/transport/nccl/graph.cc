@@ -18,39 +18,31 @@ class Capturer {
         cuda_(*launcher->tables().cuda),
         stream_(*stream) {}
 
-  absl::Status Run(absl::FunctionRef<absl::Status()> body, CaptureState* into) {
-    // Work inside a graph cannot wait for work outside of it.
-    auto handle = stream_.Ready();
-    if (!handle.ok()) return handle.status();
-    absl::Status done = Begin(*handle);
-    if (!done.ok()) return done;
+  void Run(absl::FunctionRef<absl::Status()> body, CaptureState* into) {
+    absl::Status done = Begin();
+    if (!done.ok()) return into->Captured(nullptr, nullptr, done);
     launcher_.SetOpenCapture(stream_.capture());
     done = body();
-    launcher_.AwaitCaptured();
-    done.Update(stream_.Ready().status());
     const DeviceScope scope(cuda_);
-    done.Update(
-        Did(cuda_.StreamEndCapture(*handle, &into->graph), "StreamEndCapture"));
+    CudaGraphHandle graph = nullptr;
+    done.Update(Did(cuda_.StreamEndCapture(stream_.handle(), &graph),
+                    "StreamEndCapture"));
     done.Update(stream_.TakeError());
-    return done.ok() ? Instantiate(into) : done;
+    CudaGraphExecHandle exec = nullptr;
+    if (done.ok()) {
+      done = Did(cuda_.GraphInstantiate(&exec, graph), "GraphInstantiate");
+    }
+    into->Captured(graph, exec, done);
   }
 
  private:
-  absl::Status Begin(CudaStreamHandle stream) {
+  absl::Status Begin() {
     const DeviceScope scope(cuda_);
-    return Did(cuda_.StreamBeginCapture(stream), "StreamBeginCapture");
+    return Did(cuda_.StreamBeginCapture(stream_.handle()),
+               "StreamBeginCapture");
   }
   absl::Status Did(CudaResult result, std::string_view call) {
     return Check(cuda_, result, call);
-  }
-
-  absl::Status Instantiate(CaptureState* graph) {
-    absl::Status done = Did(cuda_.GraphInstantiate(&graph->exec, graph->graph),
-                            "GraphInstantiate");
-    if (!done.ok()) return done;
-    return Did(cuda_.StreamCreateWithPriority(&graph->stream,
-                                              kCudaStreamNonBlocking, 0),
-               "StreamCreateWithPriority");
   }
 
   Launcher& launcher_;
@@ -63,9 +55,7 @@ class Capturer {
 LaunchableGraph::~LaunchableGraph() { launcher_->DestroyGraph(captured_); }
 
 void LaunchableGraph::Launch(CudaStream& stream) {
-  stream.EnqueueBehind([&](CudaStream::Ticket ticket) {
-    launcher_->PostGraph(captured_, std::move(ticket));
-  });
+  launcher_->LaunchGraph(captured_, stream);
 }
 
 absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
@@ -85,8 +75,7 @@ absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(
   const auto captured = std::make_shared<CaptureState>();
   absl::Status done = launcher->OpenCapture(captured);
   if (!done.ok()) return done;
-  captured->status =
-      Capturer(launcher.get(), &stream).Run(body, captured.get());
+  Capturer(launcher.get(), &stream).Run(body, captured.get());
   if (done = launcher->CloseCapture(); !done.ok()) return done;
   return std::make_unique<LaunchableGraph>(launcher, captured);
 }

@@ -22,9 +22,9 @@
 // communicators. When buckets move (a new revision), capture again.
 //
 // Threads: Capture and Launch as the calls of the stream; one capture at a time
-//          in a transport. During a capture, communicators that take part in it
-//          start nothing else, and an abort waits for its end: the body must
-//          not wait for the device.
+//          in a transport. Operations of other threads on communicators that
+//          take part in it wait for its end, as does the release of what an
+//          abort ends: the body must not wait for the device.
 // Errors:  of Capture: errors of the body or the communicators;
 //          FailedPrecondition during another capture; InvalidArgument for a
 //          transport that is not NCCL; Internal for what CUDA cannot capture
@@ -45,7 +45,7 @@
 namespace lockstep::transport::nccl {
 
 class Launcher;
-struct CaptureState;
+class CaptureState;
 
 class LaunchableGraph {
  public:

@@ -262,14 +262,13 @@ absl::Status WarmUpKernels(CudaApi* cuda, KernelApi* kernels) {
   const DeviceScope scope(*cuda);
   const auto stream = CudaStream::Create(cuda);
   if (!stream.ok()) return stream.status();
-  const auto handle = (*stream)->Ready();
-  if (!handle.ok()) return handle.status();
+  const auto handle = (*stream)->handle();
   void* memory = nullptr;
   absl::Status done =
       Check(*cuda, cuda->Malloc(&memory, WarmUpRun::kBytes), "Malloc");
   if (!done.ok()) return done;
   done =
-      WarmUpRun(cuda, kernels, *handle, static_cast<std::byte*>(memory)).Run();
+      WarmUpRun(cuda, kernels, handle, static_cast<std::byte*>(memory)).Run();
   done.Update((*stream)->Synchronize());
   done.Update(Check(*cuda, cuda->Free(memory), "Free"));
   return done;

@@ -1,160 +1,142 @@
 // The Launcher's captures and graphs.
 
-#include <algorithm>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "client/transport/nccl/device_scope.h"
 #include "client/transport/nccl/gpu_status.h"
 #include "client/transport/nccl/launcher.h"
 
 namespace lockstep::transport::nccl {
+namespace {
 
-// --- From other threads ---
-
-absl::Status Launcher::OpenCapture(std::shared_ptr<CaptureState> capturing) {
-  return Do([this, capturing = std::move(capturing)](NcclApi&) {
-    if (open_ != nullptr) {
-      return absl::FailedPreconditionError("another capture is open");
-    }
-    open_ = capturing;
-    return absl::OkStatus();
-  });
-}
-
-void Launcher::AwaitCaptured() {
-  const auto outcome = std::make_shared<LaunchResult>();
-  Post([&](Inbox& inbox) {
-    inbox.tasks.push_back([this, outcome] { drained_ = outcome; });
-  });
-  (void)outcome->Wait();
-}
-
-absl::Status Launcher::CloseCapture() {
-  return Do([this](NcclApi&) {
-    open_capture_ = 0;
-    const std::shared_ptr<CaptureState> graph = std::exchange(open_, nullptr);
-    const absl::Status status = StatusOf(*graph);
-    if (status.ok()) {
-      graphs_.push_back(graph);
-    } else {
-      graph->Destroy(*tables_.cuda, status);
-    }
-    const auto living = std::exchange(to_abort_, {});
-    if (!living.empty()) EndNow(living);
-    return status;
-  });
-}
-
-void Launcher::PostGraph(std::shared_ptr<CaptureState> graph,
-                         CudaStream::Ticket ticket) {
-  Post([&](Inbox& inbox) {
-    inbox.operations.push_back(
-        {.member = nullptr,
-         .posted = {.calls = {}, .ticket = std::move(ticket)},
-         .graph = std::move(graph)});
-  });
-}
-
-void Launcher::DestroyGraph(std::shared_ptr<CaptureState> graph) {
-  Post([&](Inbox& inbox) {
-    inbox.tasks.push_back([this, graph = std::move(graph)] {
-      graph->Destroy(*tables_.cuda,
-                     absl::CancelledError("the graph was destroyed"));
-      graphs_.erase(std::remove(graphs_.begin(), graphs_.end(), graph),
-                    graphs_.end());
-      ReleaseWaiters();
-    });
-  });
-}
-
-// --- The launch thread ---
-
-// The graph's status, or that of a member that has ended or will.
-absl::Status Launcher::StatusOf(const CaptureState& graph) const {
-  if (!graph.status.ok()) return graph.status;
+// Why a graph with these communicators cannot run.
+absl::Status StatusOf(const CaptureState& graph) {
   for (const auto& member : graph.members) {
-    if (GivenUp(*member) || !member->status().ok()) return member->status();
+    if (absl::Status status = member->status(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-void Launcher::LaunchCaptured() {
-  // NCCL does one operation at a time.
-  const bool busy = warming_ != nullptr ||
-                    (!operations_.empty() && operations_.front().enqueued);
-  while (!busy && !captured_.empty()) {
-    Operation& operation = captured_.front();
-    if (open_ == nullptr) {  // posted after the end of the capture
-      operation.posted.ticket.GiveUp(absl::FailedPreconditionError(
-          "the capture that this belongs to is over"));
-      captured_.pop_front();
-      continue;
-    }
-    if (!open_->Has(*operation.member)) {
-      open_->members.push_back(operation.member);
-    }
-    if (!LaunchFirst(operation, &open_->launch_slot)) break;
-    captured_.pop_front();
+}  // namespace
+
+// --- Captures ----------------------------------------------------------------
+
+absl::Status Launcher::OpenCapture(
+    const std::shared_ptr<CaptureState>& capturing) {
+  MutexLock order(&order_);
+  if (open_ != nullptr) {
+    return absl::FailedPreconditionError("another capture is open");
   }
-  if (captured_.empty() && drained_ != nullptr) {
-    std::exchange(drained_, nullptr)->Set(absl::OkStatus());
-  }
+  open_ = capturing;
+  capturer_ = std::this_thread::get_id();
+  return absl::OkStatus();
 }
 
-// During a capture, its streams and NCCL cannot run other operations.
-bool Launcher::MustWaitForCapture(const Operation& operation) const {
-  if (open_ == nullptr || operation.posted.ticket.capture != 0) return false;
-  if (!captured_.empty() && captured_.front().enqueued) return true;
-  return operation.graph == nullptr && open_->Has(*operation.member);
+// NCCL does not free a communicator that a graph refers to: until the graph is
+// in the list, the capture counts as a use of it.
+absl::Status Launcher::CloseCapture() {
+  std::shared_ptr<CaptureState> graph;
+  {
+    MutexLock order(&order_);
+    open_capture_ = 0;
+    graph = std::exchange(open_, nullptr);
+    capture_closed_.NotifyAll();
+  }
+  absl::Status status = graph->status();
+  if (status.ok()) status = StatusOf(*graph);
+  if (status.ok()) {
+    graphs_->Add(graph);
+  } else {
+    const DeviceScope scope(*tables_.cuda);
+    graph->Destroy(*tables_.cuda, status);
+  }
+  for (const auto& member : graph->members) member->LeaveCapture();
+  return status;
+}
+
+absl::Status Launcher::JoinCapture(const std::shared_ptr<CommState>& member,
+                                   CudaCaptureId capture) {
+  if (capture == 0) {
+    while (open_ != nullptr && open_->Has(*member)) {
+      if (capturer_ == std::this_thread::get_id()) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "group '", member->name(),
+            "' is part of the capture in progress: its operations are enqueued "
+            "on streams of the capture until that ends"));
+      }
+      capture_closed_.Wait(&order_);
+    }
+    return absl::OkStatus();
+  }
+  if (open_ == nullptr || capture != open_capture_) {
+    return absl::FailedPreconditionError(
+        "the capture that this belongs to is over");
+  }
+  if (open_->Has(*member)) return absl::OkStatus();
+  if (!member->JoinCapture()) return member->status();
+  open_->members.push_back(member);
+  return absl::OkStatus();
+}
+
+// --- Graphs ------------------------------------------------------------------
+
+void Launcher::LaunchGraph(const std::shared_ptr<CaptureState>& graph,
+                           CudaStream& stream) {
+  const DeviceScope scope(*tables_.cuda);
+  const absl::StatusOr<CudaGraphExecHandle> exec = graph->BeginLaunch();
+  if (!exec.ok()) return stream.error()->Set(exec.status());
+  absl::Status done;
+  {
+    MutexLock order(&order_);
+    done = StatusOf(*graph);
+    if (done.ok()) {
+      done = EnqueueGraph(*graph, *exec, stream).status();
+      if (!done.ok() && !graph->members.empty()) {
+        Fail(*graph->members.front(), done);
+      }
+    }
+  }
+  graph->EndLaunch();
+  if (done.ok()) done = StatusOf(*graph);
+  stream.error()->Set(done);
+  NoteRunning();
 }
 
 // A graph begins at its position in the launch order, after its communicators
 // have finished their earlier operations. The next operation begins after the
 // graph has ended, since all operations inside it must have begun by then.
-bool Launcher::LaunchGraph(Operation& operation) {
-  const absl::Status done = EnqueueGraph(operation);
-  if (done.ok()) return true;
-  const CudaStream::Ticket& ticket = operation.posted.ticket;
-  if (!operation.graph->members.empty()) {
-    Fail(*operation.graph->members.front(), done);
-    return false;
-  }
-  ticket.GiveUp(done);
-  return true;
-}
-
-absl::Status Launcher::EnqueueGraph(Operation& operation) {
+absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::EnqueueGraph(
+    const CaptureState& graph, CudaGraphExecHandle exec, CudaStream& stream) {
   CudaApi& cuda = *tables_.cuda;
-  const CaptureState& graph = *operation.graph;
-  const CudaStream::Ticket& ticket = operation.posted.ticket;
-  absl::Status done = ticket.after->Join(cuda, graph.stream);
+  absl::Status done;
   if (launch_slot_.event != nullptr) {
-    done.Update(Check(
-        cuda, cuda.StreamWaitEvent(graph.stream, launch_slot_.event->handle()),
-        "StreamWaitEvent"));
+    done = Check(
+        cuda,
+        cuda.StreamWaitEvent(stream.handle(), launch_slot_.event->handle()),
+        "StreamWaitEvent");
   }
   for (const auto& member : graph.members) {
-    done.Update(member->JoinRunning(graph.stream));
+    done.Update(member->JoinRunning(stream.handle()));
   }
-  done.Update(
-      Check(cuda, cuda.GraphLaunch(graph.exec, graph.stream), "GraphLaunch"));
   if (!done.ok()) return done;
-  auto end = CudaEvent::Record(&cuda, graph.stream);
-  if (!end.ok()) return end.status();
+  done = Check(cuda, cuda.GraphLaunch(exec, stream.handle()), "GraphLaunch");
+  if (!done.ok()) return done;
+  auto end = CudaEvent::Record(&cuda, stream.handle());
+  if (!end.ok()) return end;
   for (const auto& member : graph.members) {
-    member->AddRunning(*end, ticket.error);
+    member->AddRunning(*end, stream.error());
   }
-  launch_slot_ = {*end, graph.stream};
-  ticket.done->Publish({*std::move(end)});
-  return absl::OkStatus();
+  launch_slot_ = {*end, /*stream=*/nullptr};
+  return end;
 }
 
-void Launcher::EndGraphsOf(const CommState& member, const absl::Status& why) {
-  const auto has = [&](const auto& graph) { return graph->Has(member); };
-  for (const auto& graph : graphs_) {
-    if (has(graph)) graph->Destroy(*tables_.cuda, why);
-  }
-  graphs_.erase(std::remove_if(graphs_.begin(), graphs_.end(), has),
-                graphs_.end());
+void Launcher::DestroyGraph(const std::shared_ptr<CaptureState>& graph) {
+  const DeviceScope scope(*tables_.cuda);
+  graphs_->Remove(*graph);
+  graph->Destroy(*tables_.cuda,
+                 absl::CancelledError("the graph was destroyed"));
 }
 
 }  // namespace lockstep::transport::nccl

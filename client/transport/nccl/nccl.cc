@@ -26,7 +26,7 @@ class NcclEnlistment final : public BufferRegistration {
         member_(std::move(member)),
         window_(std::move(window)),
         kind_(window_->kind()) {}
-  ~NcclEnlistment() override { launcher_->Deregister(member_, window_); }
+  ~NcclEnlistment() override { launcher_->Deregister(*member_, *window_); }
   RegistrationKind kind() const override { return kind_; }
 
  private:
@@ -57,7 +57,7 @@ class NcclCommunicator final : public CommunicatorBase {
   void Abort(std::string_view cause) override {
     member_->Fail(
         absl::AbortedError(absl::string_view(cause.data(), cause.size())));
-    launcher_->PostAbort(member_);
+    launcher_->Abort(*member_);
   }
 
   absl::Status status() const override { return member_->status(); }
@@ -66,10 +66,7 @@ class NcclCommunicator final : public CommunicatorBase {
       const ArenaBuffer& buffer, absl::Duration timeout) {
     auto window =
         launcher_->Register(member_, buffer.data(), buffer.bytes(), timeout);
-    if (!window.ok()) {
-      member_->Fail(window.status());
-      return member_->status();
-    }
+    if (!window.ok()) return member_->status();
     return std::make_unique<NcclEnlistment>(launcher_, member_,
                                             *std::move(window));
   }
@@ -91,10 +88,7 @@ class NcclCommunicator final : public CommunicatorBase {
   }
 
   void Launch(std::span<CollectiveOp> calls, Stream& stream) override {
-    static_cast<CudaStream&>(stream).EnqueueBehind(
-        [&](CudaStream::Ticket ticket) {
-          launcher_->PostOperation(member_, {Moved(calls), std::move(ticket)});
-        });
+    launcher_->Launch(member_, calls, static_cast<CudaStream&>(stream));
   }
 
   const std::shared_ptr<Launcher> launcher_;
@@ -122,16 +116,9 @@ class NcclGroup final : public PendingGroup {
     if (!id.ok()) return id.status();
     const auto member =
         std::make_shared<CommState>(launcher_->tables(), group_);
-    const auto outcome = std::make_shared<LaunchResult>();
-    launcher_->Connect(
-        {.member = member,
-         .id = *id,
-         .deadline = deadline,
-         .aborted = [cause = aborted_] { return cause->status(); },
-         .outcome = outcome});
-    if (absl::Status connected = outcome->Wait(); !connected.ok()) {
-      return connected;
-    }
+    absl::Status connected = launcher_->Connect(
+        member, *id, deadline, [cause = aborted_] { return cause->status(); });
+    if (!connected.ok()) return connected;
     return std::make_unique<NcclCommunicator>(group_, launcher_, member);
   }
 
@@ -141,7 +128,7 @@ class NcclGroup final : public PendingGroup {
   }
 
  private:
-  // Polled by the launch thread, also after the group was destroyed.
+  // Asked by the thread that watches.
   class AbortCause {
    public:
     void Set(const absl::Status& status) {
@@ -205,9 +192,9 @@ class NcclTransport final : public Transport {
     if (!able.ok()) return able;
     if (group.rank != 0) return Pending(group, FormatHandle(group, nullptr));
     NcclUniqueId id;
-    const absl::Status made = launcher_->Do([&id](NcclApi& nccl) {
-      return Check(nccl, nccl.GetUniqueId(&id), "GetUniqueId");
-    });
+    NcclApi& nccl = *launcher_->tables().nccl;
+    const DeviceScope scope(*launcher_->tables().cuda);
+    const absl::Status made = Check(nccl, nccl.GetUniqueId(&id), "GetUniqueId");
     if (!made.ok()) return made;
     return Pending(group, FormatHandle(group, &id));
   }

@@ -18,22 +18,80 @@ Reclaimer::~Reclaimer() {
   for (Reclaim& task : tasks_) task.thread.detach();
 }
 
-void Reclaimer::Abort(std::vector<ReclaimedComm> endings) {
+void Reclaimer::Abort(std::vector<ReclaimedComm> endings,
+                      std::shared_ptr<GraphList> graphs) {
   if (endings.empty()) return;
-  Run([nccl = tables_.nccl, endings = std::move(endings)] {
-    (void)nccl->GroupStart();
+  Run([tables = tables_, endings = std::move(endings),
+       graphs = std::move(graphs)] {
+    (void)tables.nccl->GroupStart();
     for (const ReclaimedComm& ending : endings) {
-      (void)nccl->CommAbort(ending.comm);
+      (void)tables.nccl->CommAbort(ending.comm);
       ending.member->SetStopped();
     }
-    (void)nccl->GroupEnd();
+    for (const ReclaimedComm& ending : endings) {
+      ending.member->AwaitUnused();
+      graphs->DestroyThoseOf(*ending.member, *tables.cuda,
+                             ending.member->status());
+    }
+    (void)tables.nccl->GroupEnd();
   });
 }
 
-void Reclaimer::Destroy(ReclaimedComm ending) {
-  ending.member->SetStopped();
-  Run([nccl = tables_.nccl, ending = std::move(ending)] {
+namespace {
+
+// The thread that finalizes a communicator destroys it, unless the one that
+// waits for it has lost patience: then that one aborts it.
+class Finalizing {
+ public:
+  // Called by the thread that finalizes, once NCCL has returned; whether it is
+  // to destroy the communicator.
+  bool Returned(bool finalized) {
+    MutexLock lock(&mutex_);
+    returned_ = true;
+    finalized_ = finalized && !aborts_;
+    changed_.NotifyAll();
+    return finalized_;
+  }
+  // False: the caller is to abort it, and to await the return.
+  bool AwaitFinalized(absl::Duration patience) {
+    const Deadline deadline(patience);
+    MutexLock lock(&mutex_);
+    while (!returned_ && !deadline.Passed()) {
+      changed_.WaitFor(&mutex_, deadline.Left());
+    }
+    aborts_ = !finalized_;
+    return finalized_;
+  }
+  void AwaitReturn() {
+    MutexLock lock(&mutex_);
+    while (!returned_) changed_.Wait(&mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool returned_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finalized_ ABSL_GUARDED_BY(mutex_) = false;
+  bool aborts_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+void Reclaimer::Destroy(const ReclaimedComm& ending, absl::Duration patience) {
+  const auto finalizing = std::make_shared<Finalizing>();
+  Run([nccl = tables_.nccl, ending, finalizing] {
+    const NcclResult result = nccl->CommFinalize(ending.comm);
+    if (!finalizing->Returned(result == NcclResult::kSuccess)) return;
+    ending.member->SetStopped();
     (void)nccl->CommDestroy(ending.comm);
+  });
+  if (finalizing->AwaitFinalized(patience)) return;
+  Run([nccl = tables_.nccl, ending, finalizing] {
+    (void)nccl->GroupStart();
+    (void)nccl->CommAbort(ending.comm);
+    ending.member->SetStopped();
+    finalizing->AwaitReturn();
+    (void)nccl->GroupEnd();
   });
 }
 

@@ -1,15 +1,19 @@
 // Threads that end communicators: NCCL waits for the device in an abort and in
-// a destroy, also with communicators that do not block.
+// a destroy.
 //
-//   ls-launch ──Abort({a, b})──▶ ls-reclaim   ncclGroup{ abort a, abort b }
-//             ──Destroy(c)─────▶ ls-reclaim   ncclCommDestroy c
+//   Abort({a, b})  ─▶ ls-reclaim  ncclGroupStart
+//                                 ncclCommAbort a, b: their flags are set, and
+//                                   calls in progress and kernels return
+//                                 wait for those calls, destroy graphs
+//                                 ncclGroupEnd: frees a and b
+//   Destroy(c)     ─▶ ls-reclaim  ncclCommFinalize c, ncclCommDestroy c
 //
 // Each ending has a thread of its own. The device may wait for a peer in
 // another communicator, whose abort must not stand behind this one.
 //
 // Threads: any. The destructor waits for the endings, at most kPatience: a
-// thread
-//          that NCCL does not return to is left to the end of the process.
+//          thread that NCCL does not return to is left to the end of the
+//          process.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_RECLAIMER_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_RECLAIMER_H_
@@ -22,6 +26,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "client/transport/nccl/capture_state.h"
 #include "client/transport/nccl/comm_state.h"
 
 namespace lockstep::transport::nccl {
@@ -44,11 +49,13 @@ class Reclaimer {
 
   // In one NCCL group, in this order: kernels that wait for a lost rank occupy
   // the device, so that one of several could not end alone. Errors are ignored:
-  // the members have failed already.
-  void Abort(std::vector<ReclaimedComm> endings);
-  void Destroy(ReclaimedComm ending);
-  // Runs other work on a thread with the device.
-  void Run(std::function<void()> work);
+  // the members have failed already. Does not block.
+  void Abort(std::vector<ReclaimedComm> endings,
+             std::shared_ptr<GraphList> graphs);
+  // Of a communicator that nothing uses and whose operations have run. Waits
+  // until NCCL has finalized it; if that fails or takes longer than `patience`,
+  // because a peer is lost, it is aborted.
+  void Destroy(const ReclaimedComm& ending, absl::Duration patience);
 
  private:
   struct Reclaim {
@@ -61,6 +68,7 @@ class Reclaimer {
     CondVar changed;
   };
 
+  void Run(std::function<void()> work);
   // Joins the threads that have ended; returns whether all have.
   bool JoinEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_->mutex);
 

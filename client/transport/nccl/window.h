@@ -7,8 +7,8 @@
 //   registered   this rank's local registration: no copy into NCCL's buffers
 //   plain        none of these
 //
-//   CommWindowRegister ─▶ Ready? ─▶ a window: symmetric, or window
-//                                └▶ none: CommRegister ─▶ registered, or plain
+//   CommWindowRegister ─┬▶ a window: symmetric, or window
+//                       └▶ none: CommRegister ─▶ registered, or plain
 //
 // No window is made with 2.28.0 to 2.28.6, whose symmetric kernels read peers'
 // memory at a wrong offset: sums are silently wrong. All ranks of a job have
@@ -17,7 +17,7 @@
 // All ranks make a window together. Buffers are whole segments, so that an
 // operation begins at the same offset of its window on every rank.
 //
-// Threads: used by the launch thread only (launcher.h), once it is made.
+// Threads: one at a time: inside a CommState::NcclCall.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
 #define LOCKSTEP_CLIENT_TRANSPORT_NCCL_WINDOW_H_
@@ -41,21 +41,10 @@ class Window {
  public:
   Window(void* memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
 
-  // Requests a window, if the release supports it. Call End once NCCL is ready.
-  absl::Status Begin(NcclApi& nccl, NcclComm comm) {
-    if (!nccl.Has(NcclPart::kWindows)) return absl::OkStatus();
-    int version = 0;
-    absl::Status told = Check(nccl, nccl.GetVersion(&version), "GetVersion");
-    if (!told.ok() || !WindowsAreRight(version)) return told;
-    return Check(nccl,
-                 nccl.CommWindowRegister(comm, memory_, bytes_, &window_,
-                                         kNcclWindowSymmetric),
-                 "CommWindowRegister", comm);
-  }
-
-  // Finds the result of Begin. A refused CommRegister is not an error: the
-  // memory is then plain.
-  void End(NcclApi& nccl, NcclComm comm) {
+  // Blocks until all ranks have called it, if the release has windows. A
+  // refused CommRegister is not an error: the memory is then plain.
+  absl::Status Register(NcclApi& nccl, NcclComm comm) {
+    if (absl::Status made = MakeWindow(nccl, comm); !made.ok()) return made;
     if (window_ != nullptr) {
       const bool told = nccl.Has(NcclPart::kSymmetryTold);
       kind_ = told ? RegistrationKind::kSymmetric : RegistrationKind::kWindow;
@@ -65,10 +54,11 @@ class Window {
                handle_ != nullptr) {
       kind_ = RegistrationKind::kRegistered;
     }
+    return absl::OkStatus();
   }
 
   // Deregisters it; no operation of this rank may be using it.
-  absl::Status Forget(NcclApi& nccl, NcclComm comm) {
+  absl::Status Deregister(NcclApi& nccl, NcclComm comm) {
     switch (std::exchange(kind_, RegistrationKind::kPlain)) {
       case RegistrationKind::kPlain: return absl::OkStatus();
       case RegistrationKind::kRegistered:
@@ -85,6 +75,17 @@ class Window {
   RegistrationKind kind() const { return kind_; }
 
  private:
+  absl::Status MakeWindow(NcclApi& nccl, NcclComm comm) {
+    if (!nccl.Has(NcclPart::kWindows)) return absl::OkStatus();
+    int version = 0;
+    absl::Status told = Check(nccl, nccl.GetVersion(&version), "GetVersion");
+    if (!told.ok() || !WindowsAreRight(version)) return told;
+    return Check(nccl,
+                 nccl.CommWindowRegister(comm, memory_, bytes_, &window_,
+                                         kNcclWindowSymmetric),
+                 "CommWindowRegister", comm);
+  }
+
   void* const memory_;
   const size_t bytes_;
   NcclWindow window_ = nullptr;

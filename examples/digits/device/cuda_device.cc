@@ -55,9 +55,6 @@ class CudaDevice final : public Device {
  private:
   template <typename T>
   absl::Status LaunchBehind(const Body<T>& body, int64_t n) {
-    if (absl::Status queued = stream_->AwaitQueued(); !queued.ok()) {
-      return queued;
-    }
     return Check(LaunchBody(body, n, cuda_stream_), "a kernel of the network");
   }
 
@@ -66,9 +63,6 @@ class CudaDevice final : public Device {
   absl::Status Copy(const void* from, void* to, size_t bytes,
                     cudaMemcpyKind kind) {
     if (bytes == 0) return absl::OkStatus();
-    if (absl::Status queued = stream_->AwaitQueued(); !queued.ok()) {
-      return queued;
-    }
     return Check(cudaMemcpyAsync(to, from, bytes, kind, cuda_stream_),
                  "cudaMemcpyAsync");
   }

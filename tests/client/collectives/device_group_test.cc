@@ -168,7 +168,7 @@ TEST_F(DeviceGroupTest, ACallWaitsForTheScratchMemoryOfTheOneBefore) {
     const auto psum =
         Prepared(m, {.kind = Kind::kPsum}, {OfDType(DType::kI16, {2})});
     world_.gpus().StallUntil(
-        *static_cast<transport::nccl::CudaStream&>(*streams_[m]).Ready(),
+        static_cast<transport::nccl::CudaStream&>(*streams_[m]).handle(),
         [&open] { return open.load(); });
     void* const at = first[m].data();
     void* const other = second[m].data();

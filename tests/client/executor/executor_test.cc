@@ -313,7 +313,7 @@ TEST_F(ExecutorTest, EventsAreWaitedFor) {
 
 TEST_F(ExecutorTest, OnCloseNothingRunsBeforeTheVerdictIsLaunched) {
   ASSERT_EQ(Begin(), absl::OkStatus());
-  executor_->SetOnClose(true);
+  executor_->SetQueueRuns(QueueRuns::kOnClose);
   Ready(kVerdict);
   for (const int i : {0, 1}) Ready({0, i});
   EXPECT_THAT(recorder_.calls(), IsEmpty());

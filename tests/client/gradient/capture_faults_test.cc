@@ -31,10 +31,8 @@ class CaptureDrill {
   BackendJob::Options OptionsFor(ComputeFault fault) {
     return {.parameters = kThree,
             .decorate =
-                [this, fault](int rank,
-                              std::unique_ptr<transport::DeviceContext> inner) {
-                  return Spoil(fault, std::move(inner),
-                               backend_.world().MakeStream(rank, "other"));
+                [fault](int, std::unique_ptr<transport::DeviceContext> inner) {
+                  return Spoil(fault, std::move(inner));
                 },
             .on_failure =
                 [this](int, const absl::Status& error) {

@@ -178,21 +178,6 @@ class IdleGraph final : public DeviceContext::Graph {
   void Launch(Stream&) override {}
 };
 
-// Releases the gate before the verdict; ignores later releases.
-class EarlyGate final : public DeviceContext::StreamGate {
- public:
-  explicit EarlyGate(std::shared_ptr<StreamGate> inner)
-      : inner_(std::move(inner)) {
-    const VerdictScalars yes{.commit = 1, .finite = 1};
-    inner_->Release(absl::OkStatus(), &yes);
-  }
-  const void* message() const override { return inner_->message(); }
-  void Release(const absl::Status&, const void*) override {}
-
- private:
-  const std::shared_ptr<StreamGate> inner_;
-};
-
 class NeverSet final : public DeviceContext::StopWord {
  public:
   // The context forgets `inner`, and sets nothing.
@@ -207,11 +192,8 @@ class NeverSet final : public DeviceContext::StopWord {
 
 class SpoiledCompute final : public DeviceContext {
  public:
-  SpoiledCompute(ComputeFault fault, std::unique_ptr<DeviceContext> inner,
-                 std::unique_ptr<Stream> other_stream)
-      : fault_(fault),
-        inner_(std::move(inner)),
-        other_stream_(std::move(other_stream)) {
+  SpoiledCompute(ComputeFault fault, std::unique_ptr<DeviceContext> inner)
+      : fault_(fault), inner_(std::move(inner)) {
     memory_.norm = *inner_->AllocateStaging(sizeof(kernels::FiniteCheck));
     memory_.commits = *inner_->AllocateStaging(sizeof(VerdictScalars));
     memory_.commits.as<VerdictScalars>()[0] = {.commit = 1, .finite = 1};
@@ -251,14 +233,7 @@ class SpoiledCompute final : public DeviceContext {
   }
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t bytes) override {
-    if (fault_ == ComputeFault::kHoldsNothing) {
-      return inner_->GateStream(*other_stream_, bytes);
-    }
-    auto hold = inner_->GateStream(stream, bytes);
-    if (!hold.ok() || fault_ != ComputeFault::kUpdatesBeforeTheVerdict) {
-      return hold;
-    }
-    return std::shared_ptr<StreamGate>(std::make_shared<EarlyGate>(*hold));
+    return inner_->GateStream(stream, bytes);
   }
   absl::StatusOr<std::unique_ptr<Queue>> MakeQueue(std::string name) override {
     auto queue = inner_->MakeQueue(std::move(name));
@@ -270,16 +245,13 @@ class SpoiledCompute final : public DeviceContext {
   const ComputeFault fault_;
   FaultMemory memory_;
   const std::unique_ptr<DeviceContext> inner_;
-  const std::unique_ptr<Stream> other_stream_;  // no work is enqueued on it
 };
 
 }  // namespace
 
 std::unique_ptr<DeviceContext> Spoil(ComputeFault fault,
-                                     std::unique_ptr<DeviceContext> inner,
-                                     std::unique_ptr<Stream> other_stream) {
-  return std::make_unique<SpoiledCompute>(fault, std::move(inner),
-                                          std::move(other_stream));
+                                     std::unique_ptr<DeviceContext> inner) {
+  return std::make_unique<SpoiledCompute>(fault, std::move(inner));
 }
 
 }  // namespace lockstep::gradient

@@ -14,8 +14,6 @@ enum class ComputeFault {
   kNone,
   kReadsBeforeTheCopyIsThere,  // every Done event is complete at once
   kReducesBeforeTheGradients,  // transfers do not wait for their events
-  kUpdatesBeforeTheVerdict,    // a StreamGate opens at once, with a commit
-  kHoldsNothing,               // FinishAsync does not stall the stream
   kKeepsTheLastNorm,           // the norm's accumulator is not cleared
   kForgetsTheFlags,            // the flags in the bucket are not written
   kEverythingAside,            // all operations run on the side stream
@@ -26,11 +24,9 @@ enum class ComputeFault {
   kLaunchesNothing,
 };
 
-// Forwards every call except those that the fault changes. No work is enqueued
-// on `other_stream`; kHoldsNothing stalls it in place of the caller's stream.
+// Forwards every call except those that the fault changes.
 std::unique_ptr<transport::DeviceContext> Spoil(
-    ComputeFault fault, std::unique_ptr<transport::DeviceContext> inner,
-    std::unique_ptr<Stream> other_stream);
+    ComputeFault fault, std::unique_ptr<transport::DeviceContext> inner);
 
 }  // namespace lockstep::gradient
 

@@ -37,7 +37,7 @@ struct GateMistake {
   bool takes_any_record = false;
   // The gate allows the update, and its entry in the journal is not complete.
   bool forgets_the_journal = false;
-  // The program writes its next gradients though AwaitQueued has failed.
+  // The program writes its next gradients though FinishAsync has failed.
   bool launches_anyway = false;
   // The program uses the views of the first step in all steps.
   bool keeps_its_views = false;
@@ -87,6 +87,7 @@ class EndingJob {
  public:
   EndingJob(const GateMistake& mistake, int run_ahead, uint64_t seed)
       : mistake_(mistake),
+        run_ahead_(run_ahead),
         seed_(seed),
         backend_(seed,
                  [this](int, transport::nccl::Tables* tables) {
@@ -130,15 +131,14 @@ class EndingJob {
   BackendJob::Options OptionsFor(ComputeFault fault, int run_ahead) {
     return {.parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum}},
             .run_ahead = run_ahead,
-            .decorate = [this, fault](
-                            int rank,
-                            std::unique_ptr<transport::DeviceContext> inner) {
-              return Spoil(fault, std::move(inner),
-                           backend_.world().MakeStream(rank, "other"));
-            }};
+            .decorate =
+                [fault](int, std::unique_ptr<transport::DeviceContext> inner) {
+                  return Spoil(fault, std::move(inner));
+                }};
   }
 
   bool in_views() const { return seed_ % 2 == 0; }
+  bool waits_for_verdicts() const { return in_views() && run_ahead_ == 0; }
 
   void Post(const std::string& what) {
     MutexLock lock(&mutex_);
@@ -175,12 +175,10 @@ class EndingJob {
         near_the_end.count_down();
       }
       if (step == end && is_late) {
-        backend_.gpus().StallUntil(*static_cast<CudaStream&>(*stream).Ready(),
+        backend_.gpus().StallUntil(static_cast<CudaStream&>(*stream).handle(),
                                    [this] { return has_failed_.load(); });
       }
       const auto value = static_cast<float>((rank + 1) * (step + 1));
-      const bool queued = static_cast<CudaStream&>(*stream).AwaitQueued().ok();
-      if (!queued && !mistake_.launches_anyway) break;
       const auto view = engine.View(0);
       if (!view.ok()) break;
       if (first_view == nullptr) first_view = view->data();
@@ -193,12 +191,22 @@ class EndingJob {
           engine.Submit(0, in_views() ? nullptr : buffer.data(),
                         in_views() ? 0 : buffer.bytes(), stream.get());
       if (!done.ok()) break;
+      // Finish waits for the verdict.
+      if (step == end && others_are_late && waits_for_verdicts()) {
+        is_near = true;
+        near_the_end.count_down();
+      }
       const auto pending =
           engine.Finish({.samples = 1}, std::numeric_limits<double>::infinity(),
                         stream.get());
-      if (!pending.ok()) break;
+      if (!pending.ok()) {
+        if (mistake_.launches_anyway) {
+          job_.Enqueue(*stream, [values] { std::fill_n(values, 3, -1.0f); });
+        }
+        break;
+      }
       // All of the step is in its streams.
-      if (step == end && others_are_late) {
+      if (step == end && others_are_late && !is_near) {
         is_near = true;
         near_the_end.count_down();
       }
@@ -244,6 +252,7 @@ class EndingJob {
   }
 
   const GateMistake mistake_;
+  const int run_ahead_;
   const uint64_t seed_;
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);

@@ -157,7 +157,7 @@ TEST_P(RunAheadTest, TheHostEnqueuesStepsBehindOneThatRuns) {
     Rank rank(&job_, r);
     if (r == 0) {
       backend_.gpus().StallUntil(
-          *static_cast<transport::nccl::CudaStream&>(rank.stream()).Ready(),
+          static_cast<transport::nccl::CudaStream&>(rank.stream()).handle(),
           [&] { return enqueued.load(); });
     }
     // Views wait for the host's verdict where there is one set of buckets.
@@ -186,7 +186,7 @@ TEST_P(RunAheadTest, TheDeviceHasStepsQueuedInEveryStep) {
     for (int step = 0; step < kSteps; ++step) {
       const int later = QueuedBehind(step, kSteps);
       backend_.gpus().StallUntil(
-          *static_cast<transport::nccl::CudaStream&>(rank.stream()).Ready(),
+          static_cast<transport::nccl::CudaStream&>(rank.stream()).handle(),
           [&, later] { return enqueued[r] >= later; });
       ASSERT_TRUE(
           rank.Step({.samples = 1, .more_data = step + 1 < kSteps}).ok());
@@ -208,7 +208,7 @@ TEST_P(RunAheadTest, LaunchesAreQueuedInEveryStep) {
     for (int step = 0; step < kSteps; ++step) {
       const int later = QueuedBehind(step, kSteps);
       backend_.gpus().StallUntil(
-          *static_cast<transport::nccl::CudaStream&>(rank.stream()).Ready(),
+          static_cast<transport::nccl::CudaStream&>(rank.stream()).handle(),
           [&, later] { return enqueued[r] >= later; });
       const auto state =
           engine.Launch(*graph, {.samples = 1, .more_data = step + 1 < kSteps},

@@ -39,12 +39,15 @@ class StreamRank {
     Engine& engine = job_.engine(rank_);
     const float value = static_cast<float>((rank_ + 1) * (step + 1));
     for (int p = all ? 2 : 1; p >= 0; --p) {
-      const absl::Span<std::byte> view = *engine.View(p);
+      const absl::Span<std::byte> view =
+          from_buffers_ ? buffers_[p].as<std::byte>() : *engine.View(p);
       auto* const at = reinterpret_cast<float*>(job_.Reach(view.data()));
       const size_t count = view.size() / sizeof(float);
       job_.Enqueue(*stream_,
                    [at, count, value] { std::fill(at, at + count, value); });
-      absl::Status submitted = engine.Submit(p, nullptr, 0, stream_.get());
+      absl::Status submitted =
+          engine.Submit(p, from_buffers_ ? view.data() : nullptr,
+                        from_buffers_ ? view.size() : 0, stream_.get());
       if (!submitted.ok()) return submitted;
     }
     return absl::OkStatus();
@@ -72,6 +75,16 @@ class StreamRank {
     return pending;
   }
 
+  // From now on, Submit submits buffers: FinishAsync does not wait for the
+  // verdict.
+  void SubmitFromBuffers() {
+    from_buffers_ = true;
+    for (int p = 0; p < 3; ++p) {
+      const size_t count = job_.engine(rank_).View(p)->size() / sizeof(float);
+      buffers_.push_back(job_.Buffer(rank_, std::vector<float>(count)));
+    }
+  }
+
   void ForgetScalars() { pending_.clear(); }
 
   // Looks up the address of w's gradient for kernels. Call it while no stream
@@ -86,6 +99,8 @@ class StreamRank {
   const int rank_;
   const std::unique_ptr<Stream> stream_;
   const ArenaBuffer weights_;
+  bool from_buffers_ = false;
+  std::vector<ArenaBuffer> buffers_;
   std::vector<PendingVerdict> pending_;
   std::atomic<const float*> gradient_ = nullptr;
 };

@@ -33,9 +33,8 @@ class GpuSite final : public Worksite {
 
   Stream& stream() override { return *stream_; }
   absl::Status Enqueue(std::function<void()> work) override {
-    const auto ready = stream_->Ready();
-    if (!ready.ok()) return ready.status();
-    gpus_.LaunchKernel(*ready, std::move(work));
+    const auto ready = stream_->handle();
+    gpus_.LaunchKernel(ready, std::move(work));
     return absl::OkStatus();
   }
   void* Reach(void* at) override { return gpus_.Reach(at); }

@@ -55,7 +55,7 @@ class DeviceStateTest : public testing::Test {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       std::byte* const data = gpus_.Reach(buffers_[i].data());
       gpus_.LaunchKernel(
-          *stream_->Ready(),
+          stream_->handle(),
           [data, bytes = ContentsAt(job_->job(0).tensors[i], step)] {
             std::memcpy(data, bytes.data(), bytes.size());
           });
@@ -67,7 +67,7 @@ class DeviceStateTest : public testing::Test {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       const JobTensor& tensor = job_->job(0).tensors[i];
       const std::byte* const data = gpus_.Reach(buffers_[i].data());
-      gpus_.LaunchKernel(*stream_->Ready(), [&names, &tensor, data, step] {
+      gpus_.LaunchKernel(stream_->handle(), [&names, &tensor, data, step] {
         const std::string bytes = ContentsAt(tensor, step);
         if (std::memcmp(data, bytes.data(), bytes.size()) == 0) return;
         names.push_back(tensor.name);

@@ -100,11 +100,10 @@ class Rank {
 
  private:
   absl::Status Copy(void* to, const void* from, size_t bytes) {
-    const auto handle = stream_->Ready();
-    if (!handle.ok()) return handle.status();
-    absl::Status done = Check(
-        *tables_.cuda, tables_.cuda->MemcpyAsync(to, from, bytes, *handle),
-        "MemcpyAsync");
+    const auto handle = stream_->handle();
+    absl::Status done =
+        Check(*tables_.cuda, tables_.cuda->MemcpyAsync(to, from, bytes, handle),
+              "MemcpyAsync");
     done.Update(stream_->Synchronize());
     return done;
   }
@@ -316,11 +315,11 @@ absl::Status ReplayAGraph(const Tables& tables, const Place& place) {
     absl::Status posted =
         (*group)->AllReduce(rank.in(), rank.out(), kCount, DType::kF32,
                             ReduceOp::kMean, rank.stream());
-    const auto stream = rank.stream().Ready();
-    if (!posted.ok() || !stream.ok()) return posted;
-    return Check(*tables.cuda,
-                 tables.cuda->LaunchHostFunc(*stream, &Visit, &visits),
-                 "LaunchHostFunc");
+    if (!posted.ok()) return posted;
+    return Check(
+        *tables.cuda,
+        tables.cuda->LaunchHostFunc(rank.stream().handle(), &Visit, &visits),
+        "LaunchHostFunc");
   });
   if (!graph.ok()) return graph.status();
   Mover mover(&rank, group->get());
@@ -365,7 +364,6 @@ absl::StatusOr<std::vector<absl::Duration>> AbortWhatIsWedged(
       absl::Status posted =
           (*group)->AllReduce(rank.in(), rank.out(), kCount, DType::kF32,
                               ReduceOp::kSum, rank.stream());
-      posted.Update(rank.stream().Ready().status());  // it is on the device
       if (!posted.ok()) return posted;
       const absl::Time asked = absl::Now();
       (*group)->Abort("the exercise says so");

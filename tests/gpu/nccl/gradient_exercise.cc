@@ -295,8 +295,7 @@ class GradientRank {
       const FinishOptions& options, Cost* cost) {
     transport::nccl::CudaApi& cuda = *tables_.cuda;
     for (int p = shape_.parameters - 1; p >= 0; --p) {
-      const auto handle = stream_->Ready();
-      if (!handle.ok()) return handle.status();
+      const auto handle = stream_->handle();
       const auto got = engine_->View(p);
       if (!got.ok()) return got.status();
       const absl::Span<std::byte> view = *got;
@@ -304,7 +303,7 @@ class GradientRank {
           Check(cuda,
                 cuda.MemcpyAsync(view.data(),
                                  static_cast<float*>(batch_) + offsets_[p],
-                                 view.size(), *handle),
+                                 view.size(), handle),
                 "MemcpyAsync");
       const absl::Time begun = absl::Now();
       done.Update(engine_->Submit(p, nullptr, 0, stream_.get()));
@@ -321,14 +320,13 @@ class GradientRank {
     auto pending = engine_->Finish(options, kNoClipping, stream_.get());
     cost->finish += absl::Now() - begun;
     if (!pending.ok()) return pending.status();
-    const auto handle = stream_->Ready();
-    if (!handle.ok()) return handle.status();
+    const auto handle = stream_->handle();
     for (int p = 0; p < shape_.parameters; ++p) {
       const absl::Span<std::byte> view = reduced[p];
       absl::Status done =
           Check(cuda,
                 tables_.kernels->CommitCopy((*pending)->scalars(), view.data(),
-                                            WeightOf(p), view.size(), *handle),
+                                            WeightOf(p), view.size(), handle),
                 "kernel CommitCopy");
       if (!done.ok()) return done;
     }
@@ -336,11 +334,10 @@ class GradientRank {
   }
 
   absl::Status ExpectWeights(uint64_t step) {
-    const auto handle = stream_->Ready();
-    if (!handle.ok()) return handle.status();
+    const auto handle = stream_->handle();
     absl::Status done =
         Check(*tables_.cuda,
-              tables_.cuda->MemcpyAsync(read_, WeightOf(0), bytes(), *handle),
+              tables_.cuda->MemcpyAsync(read_, WeightOf(0), bytes(), handle),
               "MemcpyAsync");
     done.Update(stream_->Synchronize());
     if (!done.ok()) return done;

@@ -46,7 +46,7 @@ class CudaStreamGateTest : public testing::Test {
   }
 
   CudaStreamHandle handle() {
-    return *static_cast<CudaStream&>(*stream_).Ready();
+    return static_cast<CudaStream&>(*stream_).handle();
   }
 
   // Stalls the stream until stalled_ is false.
@@ -90,6 +90,7 @@ TEST_F(CudaStreamGateTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
   const int message = 7;
   auto first = Hold();
   first->Release(absl::OkStatus(), &message);
+  first->Begin();
   const CudaStreamHandle on = handle();
   Stall();
   int read = -1;
@@ -100,6 +101,7 @@ TEST_F(CudaStreamGateTest, MemoryIsNotTakenAgainWhileTheStreamReadsIt) {
   RunOwnStream();
   stalled_ = false;
   second->Release(absl::OkStatus(), &message);
+  second->Begin();
   ASSERT_TRUE(stream_->Synchronize().ok());
   EXPECT_EQ(read, 7);
 }
@@ -112,6 +114,7 @@ TEST_F(CudaStreamGateTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
     memory.insert(hold->message());
     EXPECT_LE(memory.size(), 2u);
     hold->Release(absl::OkStatus(), &message);
+    hold->Begin();
     int read = -1;
     Read(handle(), *hold, &read);
     hold.reset();
@@ -120,43 +123,22 @@ TEST_F(CudaStreamGateTest, MemoryIsTakenAgainOnceTheStreamHasReadIt) {
   }
 }
 
-TEST_F(CudaStreamGateTest, WorkThatDoesNotWaitForTheReleaseReadsZeros) {
+TEST_F(CudaStreamGateTest, BeginWaitsForTheRelease) {
   const int message = 7;
-  const CudaStreamHandle on = handle();
-  auto first = Hold();
-  first->Release(absl::OkStatus(), &message);
-  ASSERT_TRUE(stream_->Synchronize().ok());
-  first.reset();
-
-  // The context's own stream is late with clearing.
-  std::atomic<bool> late{true};
-  ASSERT_TRUE(compute_
-                  ->Perform(nullptr,
-                            [&](DeviceContext::KernelQueue& kernel_queue) {
-                              kernel_queue.CallOnce([&late] {
-                                late.wait(true);
-                                return absl::OkStatus();
-                              });
-                              return kernel_queue.status();
-                            })
-                  .ok());
-  auto second = Hold();
+  auto hold = Hold();
+  std::atomic<bool> begun{false};
+  std::thread caller([&] {
+    hold->Begin();
+    begun = true;
+  });
+  absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_FALSE(begun);
+  hold->Release(absl::AbortedError("over"), &message);
+  caller.join();
   int read = -1;
-  Read(on, *second, &read);
-  std::atomic<bool> has_read{false};
-  world_.gpus().LaunchKernel(on, [&has_read] { has_read = true; });
-  // Let the device run meanwhile.
-  const std::unique_ptr<Stream> other = world_.MakeStream(0, "");
-  for (int turn = 0; turn < 100; ++turn) EXPECT_TRUE(other->Synchronize().ok());
-  late = false;
-  late.notify_all();
-  RunOwnStream();
-  // What runs behind the release may read the message. Waiting threads run the
-  // fake device's work, so none may sleep here.
-  while (!has_read) ASSERT_TRUE(other->Synchronize().ok());
-  second->Release(absl::OkStatus(), &message);
-  ASSERT_TRUE(stream_->Synchronize().ok());
-  EXPECT_EQ(read, 0);
+  Read(handle(), *hold, &read);
+  EXPECT_TRUE(absl::IsAborted(stream_->Synchronize()));
+  EXPECT_EQ(read, 7);
 }
 
 // No event can be recorded on a stream that is being captured.
@@ -166,6 +148,7 @@ TEST_F(CudaStreamGateTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   const transport::nccl::DeviceScope scope(cuda);
   auto first = Hold();
   first->Release(absl::OkStatus(), &message);
+  first->Begin();
   const CudaStreamHandle on = handle();
   Stall();
   int read = -1;
@@ -180,6 +163,7 @@ TEST_F(CudaStreamGateTest, MayBeDestroyedWhileItsStreamIsCaptured) {
   RunOwnStream();
   stalled_ = false;
   second->Release(absl::OkStatus(), &message);
+  second->Begin();
   ASSERT_TRUE(stream_->Synchronize().ok());
   EXPECT_EQ(read, 7);
   EXPECT_EQ(cuda.GraphDestroy(graph), transport::nccl::CudaResult::kSuccess);
@@ -189,6 +173,7 @@ TEST_F(CudaStreamGateTest, MayOutliveItsStream) {
   const int message = 7;
   auto hold = Hold();
   hold->Release(absl::OkStatus(), &message);
+  hold->Begin();
   stream_.reset();
   hold.reset();
   stream_ = world_.MakeStream(0, "");

@@ -28,7 +28,7 @@ class DeviceFaultTest : public testing::Test {
 
   // Device `rank` fails while `stream` is stalled before its work.
   void BreakUnder(Stream& stream, int rank) {
-    world_.gpus().StallUntil(*static_cast<CudaStream&>(stream).Ready(),
+    world_.gpus().StallUntil(static_cast<CudaStream&>(stream).handle(),
                              [] { return false; });
     broken_ = rank;
   }
@@ -72,7 +72,6 @@ TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
                     ->AllReduce(&values[rank], &values[rank], 1, DType::kF32,
                                 ReduceOp::kSum, *streams[rank])
                     .ok());
-    ASSERT_TRUE(static_cast<CudaStream&>(*streams[rank]).AwaitQueued().ok());
   }
   Break();
   EXPECT_TRUE(absl::IsInternal(streams[0]->Synchronize()));
@@ -102,7 +101,7 @@ TEST(EventQueryTest, AnyErrorIsNotAYes) {
   });
   const std::unique_ptr<Stream> stream = world.MakeStream(0, "");
   std::atomic<bool> open{false};
-  world.gpus().StallUntil(*static_cast<CudaStream&>(*stream).Ready(),
+  world.gpus().StallUntil(static_cast<CudaStream&>(*stream).handle(),
                           [&] { return open.load(); });
   const Event event = stream->Record();
   fails = true;

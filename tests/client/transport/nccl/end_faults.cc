@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/transport/nccl/device_scope.h"
 #include "tests/client/transport/nccl/faults.h"
 #include "tests/support/forwarding_tables.h"
 
@@ -20,14 +21,15 @@ using transport::nccl::CudaApi;
 using transport::nccl::NcclApi;
 using transport::nccl::Tables;
 
-// Holds calls that end a communicator until the launch thread, which is the one
-// that polls, makes them.
+// Holds calls that end a communicator until a caller enqueues the next
+// operation, and makes them there.
 class HoldsEnds : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
-  Result CommGetAsyncError(Comm comm, Result* error) override {
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
     for (const auto& end : Held()) end();
-    return inner_->CommGetAsyncError(comm, error);
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
   }
 
  protected:
@@ -45,7 +47,7 @@ class HoldsEnds : public ForwardingNccl {
   std::vector<std::function<void()>> held_ ABSL_GUARDED_BY(mutex_);
 };
 
-class DestroysOnTheLaunchThread final : public HoldsEnds {
+class DestroysInACall final : public HoldsEnds {
  public:
   using HoldsEnds::HoldsEnds;
   Result CommDestroy(Comm comm) override {
@@ -54,16 +56,24 @@ class DestroysOnTheLaunchThread final : public HoldsEnds {
   }
 };
 
-class AbortsOnTheLaunchThread final : public HoldsEnds {
+class AbortsInACall final : public HoldsEnds {
  public:
   using HoldsEnds::HoldsEnds;
   Result CommAbort(Comm comm) override {
-    Hold([this, comm] {
-      inner_->GroupStart();
-      inner_->CommAbort(comm);
-      inner_->GroupEnd();
-    });
+    Hold([this, comm] { inner_->CommAbort(comm); });
     return Result::kSuccess;
+  }
+};
+
+// Frees what it has aborted though a call may still use it.
+class FreesUnderACall final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommAbort(Comm comm) override {
+    const Result aborted = inner_->CommAbort(comm);
+    inner_->GroupEnd();
+    inner_->GroupStart();
+    return aborted;
   }
 };
 
@@ -71,27 +81,18 @@ class AbortsOnTheLaunchThread final : public HoldsEnds {
 class ReclaimsOneAfterTheOther final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
-  Result GroupStart() override {
-    if (!IsReclaimer()) return inner_->GroupStart();
-    mutex_.Lock();
-    return inner_->GroupStart();
+  Result CommAbort(Comm comm) override {
+    if (!std::exchange(aborts_, true)) mutex_.Lock();
+    return inner_->CommAbort(comm);
   }
   Result GroupEnd() override {
     const Result ended = inner_->GroupEnd();
-    if (IsReclaimer()) mutex_.Unlock();
+    if (std::exchange(aborts_, false)) mutex_.Unlock();
     return ended;
-  }
-  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
-                            Config* config) override {
-    launch_thread_ = std::this_thread::get_id();
-    return inner_->CommInitRankConfig(comm, size, id, rank, config);
   }
 
  private:
-  bool IsReclaimer() const {
-    return std::this_thread::get_id() != launch_thread_;
-  }
-  std::atomic<std::thread::id> launch_thread_{};
+  inline static thread_local bool aborts_ = false;
   Mutex mutex_;
 };
 
@@ -172,19 +173,26 @@ class WaitsOnTheHost final : public ForwardingCuda {
   std::atomic<int> begun_{0};
 };
 
-// Deregisters in the next call of the communicator.
+// Deregisters in the next call of the communicator, on another thread.
 class DeregistersInACall final : public ForwardingNccl {
  public:
-  using ForwardingNccl::ForwardingNccl;
+  DeregistersInACall(std::shared_ptr<NcclApi> inner,
+                     std::shared_ptr<CudaApi> cuda)
+      : ForwardingNccl(std::move(inner)), cuda_(std::move(cuda)) {}
   Result CommWindowDeregister(Comm comm,
                               transport::nccl::NcclWindow window) override {
     held_.emplace_back(comm, window);
     return Result::kSuccess;
   }
-  Result GroupEnd() override {
-    const Result ended = inner_->GroupEnd();
-    if (ended == Result::kInProgress) Deregister();
-    return ended;
+  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
+                   Comm comm, StreamHandle stream) override {
+    const Result begun =
+        inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+    std::thread([this] {
+      const transport::nccl::DeviceScope scope(*cuda_);
+      Deregister();
+    }).join();
+    return begun;
   }
   Result CommFinalize(Comm comm) override {
     Deregister();
@@ -197,6 +205,7 @@ class DeregistersInACall final : public ForwardingNccl {
       inner_->CommWindowDeregister(comm, window);
     }
   }
+  const std::shared_ptr<CudaApi> cuda_;
   std::vector<std::pair<Comm, transport::nccl::NcclWindow>> held_;
 };
 
@@ -263,6 +272,11 @@ class WarmsNoPairs final : public ForwardingNccl {
   std::set<Comm> sent_, received_;
 };
 
+void DeregisterInACall(int, Tables* tables) {
+  tables->nccl =
+      std::make_shared<DeregistersInACall>(tables->nccl, tables->cuda);
+}
+
 void AbortUnderTheLockOfACall(int, Tables* tables) {
   const auto lock = std::make_shared<EnqueueLock>();
   tables->nccl = std::make_shared<AbortsLocked>(tables->nccl, lock);
@@ -273,17 +287,19 @@ void AbortUnderTheLockOfACall(int, Tables* tables) {
 
 std::vector<Fault> EndFaults() {
   return {
-      {"destroys on the launch thread", "late: an operation beside an end",
-       DecorateNccl<DestroysOnTheLaunchThread>()},
-      {"aborts on the launch thread", "late: the end behind a full stream",
-       DecorateNccl<AbortsOnTheLaunchThread>()},
+      {"destroys in a call", "late: an operation beside an end",
+       DecorateNccl<DestroysInACall>()},
+      {"aborts in a call", "late: the end behind a full stream",
+       DecorateNccl<AbortsInACall>()},
+      {"frees a communicator under a call", "freed while a call uses it",
+       DecorateNccl<FreesUnderACall>()},
       {"ends one communicator after the other",
        "late: the end beside an abort that hangs",
        DecorateNccl<ReclaimsOneAfterTheOther>()},
       {"waits in a function on the host", "late: functions on the host",
        DecorateCuda<WaitsOnTheHost>()},
-      {"deregisters in a call", "a call while another is in progress",
-       DecorateNccl<DeregistersInACall>()},
+      {"deregisters in a call", "two calls of one communicator",
+       DeregisterInACall},
       {"warms small operations only", "a first use in a step",
        DecorateNccl<WarmsSmallOnly>()},
       {"warms no pairs", "a first use in a step", DecorateNccl<WarmsNoPairs>()},

@@ -302,8 +302,9 @@ class Pair {
       const DeviceScope scope(cuda(0));
       nccl(0).GetUniqueId(&id);
     }
-    for (int rank : {0, 1}) Connect(rank, id);
-    for (int rank : {0, 1}) AwaitReady(rank);
+    std::thread other([&] { Connect(1, id); });
+    Connect(0, id);
+    other.join();
   }
 
   FakeGpus& gpus() { return gpus_; }
@@ -317,22 +318,11 @@ class Pair {
     nccl(rank).AllReduce(value, value, count, NcclDType::kFloat32, NcclOp::kSum,
                          comms_[rank], streams_[rank]);
   }
-  bool IsReady(int rank) {
+  bool HasNoError(int rank) {
     const DeviceScope scope(cuda(rank));
     NcclResult result = NcclResult::kSuccess;
     nccl(rank).CommGetAsyncError(comms_[rank], &result);
     return result == NcclResult::kSuccess;
-  }
-  void AwaitReady(int rank) {
-    while (!IsReady(rank)) std::this_thread::yield();
-  }
-  // Whether it is ready after many polls.
-  bool BecomesReady(int rank) {
-    for (int i = 0; i < 200; ++i) {
-      if (IsReady(rank)) return true;
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
-    return false;
   }
   // Whether the rank's stream ends.
   bool Ends(int rank) {
@@ -356,8 +346,10 @@ class Pair {
   void Connect(int rank, const NcclUniqueId& id) {
     const DeviceScope scope(cuda(rank));
     NcclConfig config;
-    config.blocking = 0;
+    config.blocking = 1;
+    nccl(rank).GroupStart();
     nccl(rank).CommInitRankConfig(&comms_[rank], 2, id, rank, &config);
+    nccl(rank).GroupEnd();
   }
 
   FakeGpus gpus_;
@@ -366,55 +358,24 @@ class Pair {
   NcclComm comms_[2];
 };
 
-// Whether sums are done `pause` after the calls, and nobody asked meanwhile.
-// Several, so that one at least is in progress when its call returns.
-bool EndUnasked(Pair& pair, std::chrono::milliseconds pause) {
-  float values[2] = {1, 2};
-  bool all = true;
-  for (int round = 0; round < 8; ++round) {
-    for (int rank : {0, 1}) pair.Reduce(rank, &values[rank]);
-    std::this_thread::sleep_for(pause);
-    for (int rank : {0, 1}) {
-      all &= pair.IsReady(rank);
-      pair.AwaitReady(rank);
-    }
-    EXPECT_TRUE(pair.Ends(0) && pair.Ends(1));
-  }
-  return all;
-}
-
-TEST(FakeMeanTest, NcclMakesProgressWithoutBeingPolled) {
-  Pair pair({.nccl_threads = true});
-  std::chrono::milliseconds pause(2);
-  bool done = EndUnasked(pair, pause);
-  // A busy machine may give its threads no time so soon.
-  while (!done && pause < std::chrono::seconds(1)) {
-    done = EndUnasked(pair, pause *= 4);
-  }
-  EXPECT_TRUE(done);
-  EXPECT_THAT(pair.gpus().violations(), IsEmpty());
-}
-
-TEST(FakeMeanTest, OrNotWhereItHasNoThreads) {
-  Pair pair({.nccl_threads = false});
-  EXPECT_FALSE(EndUnasked(pair, std::chrono::milliseconds(2)));
-  EXPECT_THAT(pair.gpus().violations(), IsEmpty());
-}
-
 TEST(FakeMeanTest, TheFirstOfEachAlgorithmWaitsForItsPeers) {
   Pair pair({.first_use_connects = true});
   std::vector<float> values[2] = {std::vector<float>(8192, 1.0f),
                                   std::vector<float>(8192, 2.0f)};
   for (const size_t count : {size_t{1}, size_t{8192}}) {
-    pair.Reduce(0, values[0].data(), count);
-    EXPECT_FALSE(pair.BecomesReady(0)) << count;
+    std::atomic<bool> returned{false};
+    std::thread first([&] {
+      pair.Reduce(0, values[0].data(), count);
+      returned = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(returned) << count;
     pair.Reduce(1, values[1].data(), count);
-    for (int rank : {0, 1}) pair.AwaitReady(rank);
+    first.join();
     EXPECT_TRUE(pair.Ends(0) && pair.Ends(1));
-    pair.Reduce(0, values[0].data(), count);  // no more
-    EXPECT_TRUE(pair.BecomesReady(0)) << count;
-    pair.Reduce(1, values[1].data(), count);
-    pair.AwaitReady(1);
+    // No more.
+    for (int rank : {0, 1}) pair.Reduce(rank, values[rank].data(), count);
+    EXPECT_TRUE(pair.Ends(0) && pair.Ends(1));
   }
   EXPECT_EQ(pair.gpus().FirstUsesOf(0), 2);
 }
@@ -440,7 +401,6 @@ TEST(FakeMeanTest, AnAbortThatWaitsHasEndedItsOwnKernels) {
   Pair pair({.first_use_connects = false});
   float value = 1;
   pair.Reduce(0, &value);
-  pair.AwaitReady(0);
   pair.Abort(0);
   EXPECT_TRUE(pair.Ends(0));
 }
@@ -481,13 +441,11 @@ Aborted AbortBeside(Meanness::Garbage garbage) {
     Pair pair({.first_use_connects = false, .garbage = garbage}, seed);
     float values[2] = {1, 2};
     pair.Reduce(0, &values[0]);
-    pair.AwaitReady(0);
     EXPECT_FALSE(pair.Ends(0));
     pair.Abort(0);
     pair.Reduce(1, &values[1]);
-    pair.AwaitReady(1);
     if (pair.Ends(1)) {
-      said.ended += pair.IsReady(1);
+      said.ended += pair.HasNoError(1);
       said.with_garbage += std::isnan(values[1]);
       said.with_own_input += values[1] == 2;
     }
@@ -518,7 +476,6 @@ TEST(FakeMeanTest, NcclPassesTheHostsThreadWhereAGraphHoldsIt) {
       const DeviceScope scope(pair.cuda(rank));
       pair.cuda(rank).StreamBeginCapture(pair.stream(rank));
       pair.Reduce(rank, &values[rank]);
-      pair.AwaitReady(rank);
       pair.cuda(rank).StreamEndCapture(pair.stream(rank), &graphs[rank]);
       pair.cuda(rank).GraphInstantiate(&execs[rank], graphs[rank]);
     }
@@ -537,7 +494,7 @@ TEST(FakeMeanTest, NcclPassesTheHostsThreadWhereAGraphHoldsIt) {
           },
           &gate);
     }
-    while (!gate.first) (void)pair.IsReady(0);
+    while (!gate.first) (void)pair.HasNoError(0);
     for (int rank : {0, 1}) {
       const DeviceScope scope(pair.cuda(rank));
       pair.cuda(rank).GraphLaunch(execs[rank], pair.stream(rank));

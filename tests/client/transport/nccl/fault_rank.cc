@@ -54,7 +54,7 @@ void Rank::Step(int round) {
 }
 
 void Rank::Stall(Stream& stream, std::atomic<bool>* open) {
-  world_.gpus().StallUntil(*static_cast<CudaStream&>(stream).Ready(),
+  world_.gpus().StallUntil(static_cast<CudaStream&>(stream).handle(),
                            [open] { return open->load(); });
 }
 
@@ -91,17 +91,20 @@ void Rank::CallsOnHost(const char* what) {
 
 void Rank::VerdictIsQueued(const char* what) {
   std::atomic<bool> queued{false};
-  Post(verdict(), second());
-  std::thread waits([&] {
-    (void)static_cast<CudaStream&>(second()).Ready();
+  std::thread posts([&] {
+    Post(verdict(), second());
     queued = true;
   });
+  Await(queued, what);
+  posts.join();
+}
+
+void Rank::Await(const std::atomic<bool>& done, const char* what) {
   const absl::Time late = absl::Now() + patience_;
-  while (!queued) {
+  while (!done) {
     if (absl::Now() > late) reporter_.Late(what);
     std::this_thread::yield();
   }
-  waits.join();
 }
 
 void Rank::Propagates() {
@@ -185,6 +188,19 @@ void Rank::LaunchStep(int round) {
   Kernel(first(), [=] { *seen = *used; });
   Finish(first(), "a graph's step");
   ExpectValue("a graph's mean", *seen, static_cast<float>(10 * round) + 0.5f);
+}
+
+void Rank::LaunchBesideAVerdict() {
+  float* const stamp = memory_.Take(0);
+  float* const seen = memory_.Take(0);
+  BeginStep();
+  Kernel(second(), [=] { *stamp = 1; });
+  Posted(verdict().AllReduce(stamp, stamp, 1, DType::kF32, ReduceOp::kSum,
+                             second()));
+  Kernel(second(), [=] { *seen = *stamp; });
+  Finish(first(), "a graph beside a verdict");
+  Finish(second(), "a verdict beside a graph");
+  ExpectValue("the sum beside a graph", *seen, kRanks);
 }
 
 void Rank::EnlistBucket(bool same_memory) {

@@ -121,6 +121,7 @@ class Rank {
     const absl::Status ended = Await(stream, what);
     reporter_.Expect(ended.ok(), absl::StrCat(what, ": ", ended.ToString()));
   }
+  void Await(const std::atomic<bool>& done, const char* what);
   void BreakNetwork() { world_.gpus().BreakNetworkOf(rank_); }
   void ExpectValue(const char* what, float value, float expected) {
     reporter_.Expect(value == expected,
@@ -164,6 +165,8 @@ class Rank {
   // remains, for tests that end the communicators before it.
   void CaptureStep();
   void LaunchStep(int round);
+  // An operation of a communicator in the graph, beside the graph.
+  void LaunchBesideAVerdict();
   void BeginStep() {
     graph_->Launch(static_cast<transport::nccl::CudaStream&>(first()));
   }

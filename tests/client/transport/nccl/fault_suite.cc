@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -57,9 +58,13 @@ class Exercise {
       ranks[r]->Open();
     }
     std::vector<std::thread> threads;
+    std::latch connected(kRanks);
     for (int r = 0; r < kRanks; ++r) {
       threads.emplace_back([&, r] {
         for (int group : {0, 1}) ranks[r]->Connect(handles[group], group);
+        // An abort would break the first operations of peers that still run
+        // them.
+        connected.arrive_and_wait();
         first_uses_[r] = world.gpus().FirstUsesOf(r);
         body(*ranks[r], r);
       });
@@ -99,6 +104,7 @@ class Exercise {
           rank.CaptureStep();
           for (int round = 1; round <= kLaunches; ++round) {
             rank.LaunchStep(round);
+            rank.LaunchBesideAVerdict();
             rank.Step(round);
           }
           rank.Leave();  // the graph still exists
@@ -147,21 +153,28 @@ class Exercise {
         [](FakeGpuWorld&) {});
   }
 
-  // The launch thread is in a call that waits for room on a stream whose work
-  // waits for a lost peer, and a caller in one on another stream.
+  // A caller is in a call that waits for room on a communicator's stream, whose
+  // work waits for a lost peer, and another one in a call on another stream.
   void AbortsBehindFullStreams() {
     With(
         [&](Rank& rank, int r) {
           rank.Step(1);
           if (r != 0) return;  // arrives no more
-          for (int i = 0; i < 8; ++i) rank.Post(rank.gradient(), rank.first());
-          const Event end = rank.first().Record();
+          std::atomic<bool> posted{false};
+          std::thread poster([&] {
+            for (int i = 0; i < 8; ++i) {
+              rank.Post(rank.gradient(), rank.first());
+            }
+            posted = true;
+          });
           std::atomic<bool> open{false};
           rank.Stall(rank.second(), &open);
           std::thread caller([&] { rank.Fill(rank.second()); });
           rank.AwaitFull(2);
           rank.gradient().Abort("the drill says so");
-          rank.Await(end, "the end behind a full stream");
+          rank.Await(posted, "the end behind a full stream");
+          poster.join();
+          rank.Await(rank.first().Record(), "the stream behind a full stream");
           open = true;
           caller.join();
           reporter_.Expect(absl::IsAborted(rank.first().Synchronize()),

@@ -1,10 +1,13 @@
 #include "tests/client/transport/nccl/faults.h"
 
+#include <chrono>
 #include <map>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "client/transport/nccl/device_scope.h"
 #include "tests/support/forwarding_tables.h"
 
 namespace lockstep::fake {
@@ -123,8 +126,8 @@ class FreesEventsEarly final : public ForwardingCuda {
   Result EventDestroy(EventHandle) override { return Result::kSuccess; }
 };
 
-// Shared by the two tables of RecordBeforeThePoll: the event recorded right
-// after the enqueue, and the events that it replaces.
+// Shared by the two tables of RecordInTheGroup: the event recorded before the
+// group ends, and the events that it replaces.
 struct EarlyEvents {
   Mutex mutex;
   std::map<transport::nccl::CudaStreamHandle, transport::nccl::CudaEventHandle>
@@ -176,34 +179,19 @@ class EarlyNccl final : public ForwardingNccl {
 
   Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
                    Comm comm, StreamHandle stream) override {
-    stream_ = stream;
-    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
-  }
-  Result GroupEnd() override {
-    const Result ended = inner_->GroupEnd();
-    if (stream_ == nullptr) return ended;
     transport::nccl::CudaEventHandle event = nullptr;
     cuda_->EventCreateWithFlags(&event, 0);
-    cuda_->EventRecord(event, stream_);
-    MutexLock lock(&events_->mutex);
-    events_->early[std::exchange(stream_, nullptr)] = event;
-    return ended;
+    cuda_->EventRecord(event, stream);
+    {
+      MutexLock lock(&events_->mutex);
+      events_->early[stream] = event;
+    }
+    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
   }
 
  private:
   const std::shared_ptr<CudaApi> cuda_;
   const std::shared_ptr<EarlyEvents> events_;
-  StreamHandle stream_ = nullptr;
-};
-
-class SkipsThePoll final : public ForwardingNccl {
- public:
-  using ForwardingNccl::ForwardingNccl;
-  Result CommGetAsyncError(Comm comm, Result* error) override {
-    const Result asked = inner_->CommGetAsyncError(comm, error);
-    if (*error == Result::kInProgress) *error = Result::kSuccess;
-    return asked;
-  }
 };
 
 class IgnoresErrors final : public ForwardingNccl {
@@ -216,26 +204,50 @@ class IgnoresErrors final : public ForwardingNccl {
   }
 };
 
-class CallsFromAnotherThread final : public ForwardingNccl {
+// Enqueues on a thread of its own, after the call.
+class EnqueuesLater final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
+  ~EnqueuesLater() override {
+    for (std::thread& thread : threads_) thread.join();
+  }
   Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
                    Comm comm, StreamHandle stream) override {
-    Result result = Result::kSuccess;
-    std::thread([&] {
-      result = inner_->AllReduce(in, out, count, dtype, op, comm, stream);
-    }).join();
-    return result;
+    threads_.emplace_back([=, this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const transport::nccl::DeviceScope scope(*cuda_);
+      inner_->AllReduce(in, out, count, dtype, op, comm, stream);
+    });
+    return Result::kSuccess;
   }
+  void set_cuda(std::shared_ptr<CudaApi> cuda) { cuda_ = std::move(cuda); }
+
+ private:
+  std::shared_ptr<CudaApi> cuda_;
+  std::vector<std::thread> threads_;
 };
 
-class Blocks final : public ForwardingNccl {
+class DoesNotBlock final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
   Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
                             Config* config) override {
-    config->blocking = 1;
+    config->blocking = 0;
     return inner_->CommInitRankConfig(comm, size, id, rank, config);
+  }
+};
+
+// Where nobody can abort it before it has connected.
+class ConnectsOutsideAGroup final : public ForwardingNccl {
+ public:
+  using ForwardingNccl::ForwardingNccl;
+  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
+                            Config* config) override {
+    inner_->GroupEnd();
+    const Result made =
+        inner_->CommInitRankConfig(comm, size, id, rank, config);
+    inner_->GroupStart();
+    return made;
   }
 };
 
@@ -266,6 +278,11 @@ class NoGroupForMessages final : public ForwardingNccl {
     Open();
     return inner_->AllGather(in, out, count, dtype, comm, stream);
   }
+  Result CommInitRankConfig(Comm* comm, int size, const Id& id, int rank,
+                            Config* config) override {
+    Open();
+    return inner_->CommInitRankConfig(comm, size, id, rank, config);
+  }
   Result CommAbort(Comm comm) override {
     Open();
     return inner_->CommAbort(comm);
@@ -281,8 +298,8 @@ class NoGroupForMessages final : public ForwardingNccl {
     open_ = true;
     inner_->GroupStart();
   }
-  bool held_ = false;
-  bool open_ = false;
+  inline static thread_local bool held_ = false;
+  inline static thread_local bool open_ = false;
 };
 
 // --- Endings ---
@@ -314,7 +331,7 @@ class AbortsTheVerdictLast final : public ForwardingNccl {
   }
 
  private:
-  std::vector<Comm> aborts_;
+  inline static thread_local std::vector<Comm> aborts_;
 };
 
 class ForgetsToAbort final : public ForwardingNccl {
@@ -353,11 +370,17 @@ class ForgetsTheMultiply final : public ForwardingKernels {
   }
 };
 
-void RecordBeforeThePoll(int, Tables* tables) {
+void RecordInTheGroup(int, Tables* tables) {
   const auto events = std::make_shared<EarlyEvents>();
   tables->nccl =
       std::make_shared<EarlyNccl>(tables->nccl, tables->cuda, events);
   tables->cuda = std::make_shared<EarlyCuda>(tables->cuda, events);
+}
+
+void EnqueueLater(int, Tables* tables) {
+  const auto later = std::make_shared<EnqueuesLater>(tables->nccl);
+  later->set_cuda(tables->cuda);
+  tables->nccl = later;
 }
 
 void ForgetTheMultiply(int, Tables* tables) {
@@ -380,24 +403,27 @@ std::vector<Fault> AllFaults() {
       {"reuses a stale event", "recorded twice", DecorateCuda<ReusesEvents>()},
       {"waits for an event that is freed", "destroyed",
        DecorateCuda<FreesEventsEarly>()},
-      {"records before the poll: publishes early", "wrong value",
-       RecordBeforeThePoll},
-      {"skips the poll", "in progress", DecorateNccl<SkipsThePoll>()},
+      {"records before the group ends: publishes early", "wrong value",
+       RecordInTheGroup},
+      // Or connects later than its peer waits for it.
+      {"returns before it has enqueued", "wrong value|late|at once",
+       EnqueueLater},
       {"ignores NCCL's errors", "late: the news",
        DecorateNccl<IgnoresErrors>()},
-      {"calls NCCL from another thread", "two threads",
-       DecorateNccl<CallsFromAnotherThread>()},
-      {"makes blocking communicators", "blocking", DecorateNccl<Blocks>()},
+      {"makes communicators that do not block", "does not block",
+       DecorateNccl<DoesNotBlock>()},
+      {"connects outside a group", "made outside a group",
+       DecorateNccl<ConnectsOutsideAGroup>()},
       {"does not meet for nothing", "barrier",
        DecorateNccl<MovesNothingForNothing>()},
-      {"has no group for messages", "in progress",
+      {"has no group for messages", "deadlock|late: connect",
        DecorateNccl<NoGroupForMessages>()},
       {"aborts outside a group", "outside a group",
        DecorateNccl<AbortsAlone>()},
       {"aborts the verdict last", "abort order",
        DecorateNccl<AbortsTheVerdictLast>()},
       {"forgets to abort", "late: the end", DecorateNccl<ForgetsToAbort>()},
-      {"aborts twice", "has ended", DecorateNccl<AbortsTwice>()},
+      {"aborts twice", "aborted twice", DecorateNccl<AbortsTwice>()},
       {"destroys without finalizing", "not quiet",
        DecorateNccl<DestroysWithoutFinalizing>()},
       {"aborts instead of finalizing", "though all was done",

@@ -257,10 +257,10 @@ TEST_P(GraphTest, RefusesACaptureThatSomebodyElseBegan) {
   auto tables = world_.TablesOf(0);
   const transport::nccl::DeviceScope scope(*tables.cuda);
   transport::nccl::CudaGraphHandle graph = nullptr;
-  tables.cuda->StreamBeginCapture(*stream(0).Ready());
+  tables.cuda->StreamBeginCapture(stream(0).handle());
   const absl::Status refused = Enqueue(0);
   EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
-  tables.cuda->StreamEndCapture(*stream(0).Ready(), &graph);
+  tables.cuda->StreamEndCapture(stream(0).handle(), &graph);
   tables.cuda->GraphDestroy(graph);
 }
 
@@ -336,13 +336,15 @@ TEST_P(GraphTest, AnAbortWaitsForTheEndOfACapture) {
   EXPECT_THAT(world_.gpus().AbortsOf(0), testing::ElementsAre(0, 1, 2));
 }
 
-// An operation that is not captured runs after the capture if its communicator
-// is part of it; that of another communicator does not wait.
-TEST_P(GraphTest, WhatIsPostedMeanwhileIsNotCaptured) {
+// Another thread's operation, which is not captured, runs after the capture if
+// its communicator is part of it; that of another communicator does not wait.
+TEST_P(GraphTest, WhatIsEnqueuedMeanwhileIsNotCaptured) {
   std::vector<std::unique_ptr<Stream>> others;
+  std::vector<std::thread> threads;
   float loose[kRanks] = {1, 1}, free[kRanks] = {1, 1};
   for (int rank = 0; rank < kRanks; ++rank) {
     others.push_back(world_.MakeStream(rank, "other"));
+    std::atomic<bool> begins{false};
     auto graph = Capture(world_.at(rank), stream(rank), [&] {
       absl::Status posted =
           verdict_[rank]->AllReduce(&free[rank], &free[rank], 1, DType::kF32,
@@ -350,9 +352,14 @@ TEST_P(GraphTest, WhatIsPostedMeanwhileIsNotCaptured) {
       posted.Update(gradient_[rank]->AllReduce(
           mean_[rank].data(), mean_[rank].data(), kCount, DType::kF32,
           ReduceOp::kSum, stream(rank)));
-      posted.Update(gradient_[rank]->AllReduce(&loose[rank], &loose[rank], 1,
-                                               DType::kF32, ReduceOp::kSum,
-                                               *others[rank]));
+      threads.emplace_back([&, rank] {
+        begins = true;
+        EXPECT_TRUE(gradient_[rank]
+                        ->AllReduce(&loose[rank], &loose[rank], 1, DType::kF32,
+                                    ReduceOp::kSum, *others[rank])
+                        .ok());
+      });
+      while (!begins) std::this_thread::yield();
       posted.Update(gradient_[rank]->AllReduce(
           mean_[rank].data(), mean_[rank].data(), kCount, DType::kF32,
           ReduceOp::kSum, stream(rank)));
@@ -361,12 +368,28 @@ TEST_P(GraphTest, WhatIsPostedMeanwhileIsNotCaptured) {
     ASSERT_TRUE(graph.ok()) << graph.status();
     graphs_.push_back(*std::move(graph));
   }
+  for (std::thread& thread : threads) thread.join();
   for (int rank = 0; rank < kRanks; ++rank) {
     EXPECT_TRUE(others[rank]->Synchronize().ok());
     EXPECT_EQ(free[rank], kRanks);
     EXPECT_EQ(loose[rank], kRanks);
     EXPECT_THAT(mean_[rank], Each(0));
   }
+}
+
+// The capturing thread would wait for itself.
+TEST_P(GraphTest, TheCapturingThreadMayNotUseItsCommunicatorsElsewhere) {
+  const auto other = world_.MakeStream(0, "other");
+  float loose = 1;
+  auto graph = Capture(world_.at(0), stream(0), [&] {
+    absl::Status posted = Enqueue(0);
+    posted.Update(gradient_[0]->AllReduce(&loose, &loose, 1, DType::kF32,
+                                          ReduceOp::kSum, *other));
+    return posted;
+  });
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(other->Synchronize()));
+  EXPECT_TRUE(gradient_[0]->status().ok());
 }
 
 // A new revision: other buffers, the same communicators.

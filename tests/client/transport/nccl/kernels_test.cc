@@ -41,7 +41,7 @@ class KernelsTest : public testing::Test {
     EXPECT_TRUE(buffer.ok()) << buffer.status();
     return *std::move(buffer);
   }
-  transport::nccl::CudaStreamHandle handle() { return *stream_->Ready(); }
+  transport::nccl::CudaStreamHandle handle() { return stream_->handle(); }
   std::vector<float> Floats(const ArenaBuffer& buffer) {
     EXPECT_TRUE(stream_->Synchronize().ok());
     const float* at = gpus_.Reach(buffer.as<float>().data());

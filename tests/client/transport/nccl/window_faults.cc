@@ -1,12 +1,16 @@
 // Faults with registered memory, and with each communicator's share of the
 // device.
 
+#include <chrono>
 #include <climits>
 #include <functional>
+#include <future>
 #include <map>
-#include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "client/transport/nccl/device_scope.h"
 #include "tests/client/transport/nccl/faults.h"
 #include "tests/support/forwarding_tables.h"
 
@@ -22,23 +26,31 @@ using transport::nccl::Tables;
 
 // --- Windows ---
 
-// Uses a window before every rank has registered.
-class SkipsThePollOfWindows final : public ForwardingNccl {
+// Uses memory before every rank has registered it.
+class RegistersLater final : public ForwardingNccl {
  public:
-  using ForwardingNccl::ForwardingNccl;
-  Result CommWindowRegister(Comm comm, void* memory, size_t bytes,
-                            NcclWindow* window, int flags) override {
-    begun_.insert(comm);
-    return inner_->CommWindowRegister(comm, memory, bytes, window, flags);
+  RegistersLater(std::shared_ptr<NcclApi> inner, std::shared_ptr<CudaApi> cuda)
+      : ForwardingNccl(std::move(inner)), cuda_(std::move(cuda)) {}
+  ~RegistersLater() override {
+    for (std::thread& thread : threads_) thread.join();
   }
-  Result CommGetAsyncError(Comm comm, Result* error) override {
-    if (begun_.erase(comm) == 0) return inner_->CommGetAsyncError(comm, error);
-    *error = Result::kSuccess;
+  Result CommWindowRegister(Comm comm, void* memory, size_t bytes, NcclWindow*,
+                            int flags) override {
+    std::promise<void> begins;
+    threads_.emplace_back([=, this, &begins] {
+      const transport::nccl::DeviceScope scope(*cuda_);
+      NcclWindow window = nullptr;
+      begins.set_value();
+      inner_->CommWindowRegister(comm, memory, bytes, &window, flags);
+    });
+    begins.get_future().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return Result::kSuccess;
   }
 
  private:
-  std::set<Comm> begun_;
+  const std::shared_ptr<CudaApi> cuda_;
+  std::vector<std::thread> threads_;
 };
 
 class AllocatesWithoutNccl final : public ForwardingNccl {
@@ -182,19 +194,30 @@ class ForgetsBehindAnAbort final : public ForwardingNccl {
   using ForwardingNccl::ForwardingNccl;
   Result CommWindowRegister(Comm comm, void* memory, size_t bytes,
                             NcclWindow* window, int flags) override {
-    known_[comm] = window;
-    return inner_->CommWindowRegister(comm, memory, bytes, window, flags);
+    const Result made =
+        inner_->CommWindowRegister(comm, memory, bytes, window, flags);
+    MutexLock lock(&mutex_);
+    known_[comm] = *window;
+    return made;
   }
   Result CommAbort(Comm comm) override {
-    const Result aborted = inner_->CommAbort(comm);
-    if (known_.count(comm) > 0) {
-      inner_->CommWindowDeregister(comm, *known_[comm]);
+    aborted_.push_back(comm);
+    return inner_->CommAbort(comm);
+  }
+  Result GroupEnd() override {
+    const Result ended = inner_->GroupEnd();
+    for (Comm comm : std::exchange(aborted_, {})) {
+      MutexLock lock(&mutex_);
+      if (known_.count(comm) == 0) continue;
+      inner_->CommWindowDeregister(comm, known_[comm]);
     }
-    return aborted;
+    return ended;
   }
 
  private:
-  std::map<Comm, NcclWindow*> known_;
+  inline static thread_local std::vector<Comm> aborted_;
+  Mutex mutex_;
+  std::map<Comm, NcclWindow> known_ ABSL_GUARDED_BY(mutex_);
 };
 
 // --- A communicator's share of the device ------
@@ -263,6 +286,10 @@ class LaunchesHeld final : public ForwardingCuda {
   const std::shared_ptr<HeldReductions> reductions_;
 };
 
+void RegisterLater(int, Tables* tables) {
+  tables->nccl = std::make_shared<RegistersLater>(tables->nccl, tables->cuda);
+}
+
 void AllocateWithoutNccl(int, Tables* tables) {
   tables->nccl =
       std::make_shared<AllocatesWithoutNccl>(tables->nccl, tables->cuda);
@@ -278,8 +305,8 @@ void ReduceLate(int, Tables* tables) {
 
 std::vector<Fault> WindowFaults() {
   return {
-      {"uses a window before it is made", "in progress",
-       DecorateNccl<SkipsThePollOfWindows>()},
+      {"uses a window before it is made", "two calls of one|registered twice",
+       RegisterLater},
       {"makes windows over memory that is not NCCL's", "did not allocate",
        AllocateWithoutNccl},
       {"places buckets at other offsets", "different offsets",
