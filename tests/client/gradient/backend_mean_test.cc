@@ -22,6 +22,7 @@
 namespace lockstep::gradient {
 namespace {
 
+using ::testing::Each;
 using ::testing::IsEmpty;
 using transport::nccl::CudaStream;
 
@@ -250,6 +251,127 @@ TEST_P(MeanTest, RanksNeedNotDoTheSame) {
   const std::vector<StepResult> want = Train([](int) { return true; });
   const std::vector<StepResult> got = Train([](int rank) { return rank == 0; });
   EXPECT_TRUE(got == want);
+}
+
+// --- Other buckets ----------------------------------------------------------
+
+// Trains one step, and counts the passes over its bucket.
+void CountOneStep(BackendJob::Options options, Passes* passes) {
+  FakeGpuBackend backend(1, [&](int, transport::nccl::Tables* tables) {
+    tables->kernels = std::make_shared<CountsPasses>(tables->kernels, passes);
+  });
+  BackendJob job(&backend, options);
+  passes->scale = passes->check = passes->both = 0;
+  job.Run([&](int rank, Engine& engine) {
+    job.Put(rank, 0, std::vector<float>(3, static_cast<float>(rank + 1)));
+    ASSERT_TRUE(engine.Submit(0, nullptr, 0, nullptr).ok());
+    const auto verdict = FinishBlocking(engine);
+    ASSERT_TRUE(verdict.ok()) << verdict.status();
+  });
+  EXPECT_THAT(backend.violations(), IsEmpty());
+}
+
+BackendJob::Options OfOneParameter(ReduceOp op) {
+  return {.parameters = {{.name = "w", .shape = {3}, .op = op}}};
+}
+
+TEST(OtherPassesTest, ASumIsCheckedOnly) {
+  Passes passes;
+  CountOneStep(OfOneParameter(ReduceOp::kSum), &passes);
+  EXPECT_EQ(passes.scale, 0);
+  EXPECT_EQ(passes.both, 0);
+  EXPECT_GT(passes.check, 0);
+}
+
+// All of the parameter is in the slice of one rank; the other multiplies only.
+TEST(OtherPassesTest, ARankWithoutANormMultipliesWithTheTransfer) {
+  Passes passes;
+  CountOneStep(OfOneParameter(ReduceOp::kMean), &passes);
+  EXPECT_EQ(passes.both, 1);
+  EXPECT_EQ(passes.scale, 1);
+  EXPECT_EQ(passes.check, 0);
+}
+
+// The norm is of the gradients that were cast back.
+TEST(OtherPassesTest, AMeanOfHalvesOnTheWireIsMultipliedBeforeItIsCastBack) {
+  BackendJob::Options options = OfOneParameter(ReduceOp::kMean);
+  options.policy.wire_dtype = DType::kBF16;
+  Passes passes;
+  CountOneStep(options, &passes);
+  EXPECT_EQ(passes.both, 0);
+  EXPECT_EQ(passes.scale, 2 * 3);  // a cast, the mean and a cast, on two ranks
+  EXPECT_EQ(passes.check, 1);
+}
+
+// --- The update -------------------------------------------------------------
+
+// The pass over the mean begins once it is opened.
+class OpensLate final : public fake::ForwardingKernels {
+ public:
+  OpensLate(std::shared_ptr<KernelApi> inner, fake::FakeGpus* gpus,
+            const std::atomic<bool>* open)
+      : ForwardingKernels(std::move(inner)), gpus_(*gpus), open_(*open) {}
+
+  Result ScaleAndCheck(void* data, DType dtype, double factor,
+                       const kernels::ElementRange& scaled, Ranges checked,
+                       void* scratch, kernels::FiniteCheck* total,
+                       StreamHandle stream) override {
+    gpus_.StallUntil(stream, [&open = open_] { return open.load(); });
+    return inner_->ScaleAndCheck(data, dtype, factor, scaled, checked, scratch,
+                                 total, stream);
+  }
+
+ private:
+  fake::FakeGpus& gpus_;
+  const std::atomic<bool>& open_;
+};
+
+TEST(UpdateOfMeansTest, WaitsForThePassThatMakesTheMean) {
+  std::atomic<bool> open{true};  // for the warm-up
+  FakeGpuBackend backend(1, [&](int, transport::nccl::Tables* tables) {
+    tables->kernels =
+        std::make_shared<OpensLate>(tables->kernels, &backend.gpus(), &open);
+  });
+  BackendJob job(&backend, OfOneParameter(ReduceOp::kMean));
+  open = false;
+  std::atomic<int> updates{0};
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<ArenaBuffer> gradients, weights;
+  for (int rank = 0; rank < job.world(); ++rank) {
+    streams.push_back(job.MakeStream(rank));
+    gradients.push_back(job.Buffer(rank, std::vector<float>(3, rank + 1.0f)));
+    weights.push_back(job.Buffer(rank, {0, 0, 0}));
+  }
+  job.Run([&](int rank, Engine& engine) {
+    const float* const mean = job.Floats(engine.View(0)->data());
+    float* const sums = job.Floats(weights[rank].data());
+    Stream& stream = *streams[rank];
+    const ArenaBuffer& gradient = gradients[rank];
+    ASSERT_TRUE(
+        engine.Submit(0, gradient.data(), gradient.bytes(), &stream).ok());
+    const auto pending = engine.Finish(
+        {.samples = 1}, std::numeric_limits<double>::infinity(), &stream);
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    const auto* const scalars = reinterpret_cast<const VerdictScalars*>(
+        job.Reach((*pending)->scalars()));
+    job.Enqueue(stream, [=, &updates] {
+      ++updates;
+      if (!MayUpdate(*scalars)) return;
+      for (int i = 0; i < 3; ++i) sums[i] += mean[i];
+    });
+    const std::unique_ptr<Stream> other = job.MakeStream(rank);
+    for (int turn = 0; turn < 200; ++turn) {  // lets the device run
+      EXPECT_TRUE(other->Synchronize().ok());
+    }
+  });
+  EXPECT_EQ(updates, 0);
+  open = true;
+  for (int rank = 0; rank < job.world(); ++rank) {
+    ASSERT_TRUE(streams[rank]->Synchronize().ok());
+    EXPECT_THAT(job.Get(weights[rank].data(), 3), Each(1.5f));
+  }
+  EXPECT_EQ(updates, 2);
+  EXPECT_THAT(backend.violations(), IsEmpty());
 }
 
 }  // namespace
