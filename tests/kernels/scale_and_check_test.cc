@@ -84,6 +84,8 @@ TYPED_TEST(ScaleAndCheckTest, ChecksRangesAtAllAlignmentsAndScalesTheRest) {
         this->ExpectBitsOfTwoPasses(row, 1.0 / 3, {begin, row.size() - begin},
                                     {&range, 1});
         this->ExpectBitsOfTwoPasses(row, 1.0 / 3, range, {&range, 1});
+        this->ExpectBitsOfTwoPasses(
+            row, 1.0 / 3, {range.offset - 1, range.count + 2}, {&range, 1});
       }
     }
   });
