@@ -85,7 +85,8 @@ struct LaneSum {
 };
 
 // The value of a warp's run of `count` leaves, in its thread 0.
-inline __device__ double FoldRun(const double* leaves, size_t count, size_t run) {
+inline __device__ double FoldRun(const double* leaves, size_t count,
+                                 size_t run) {
   const size_t begin = run * kSumRun;
   const size_t end = count - begin < kSumRun ? count : begin + kSumRun;
   const unsigned thread = threadIdx.x % kWarp;

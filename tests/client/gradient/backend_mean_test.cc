@@ -66,7 +66,8 @@ class CountsPasses final : public fake::ForwardingKernels {
   Passes& passes_;
 };
 
-// Its means are not known to have a pass of their own, so they keep it.
+// A communicator that does not say that its means have a pass of their own, so
+// that they keep it.
 class ScalesItself final : public ForwardingCommunicator {
  public:
   explicit ScalesItself(std::unique_ptr<Communicator> inner)
