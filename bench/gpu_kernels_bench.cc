@@ -26,6 +26,7 @@
 #include "kernels/device/finite_check.h"
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
+#include "kernels/device/scale_and_check.h"
 #include "kernels/device/strided_box.h"
 #include "kernels/device/verdict_gate.h"
 #include "tests/gpu/device.h"
@@ -208,6 +209,12 @@ std::vector<Kernel> Kernels(const gpu::Memory& scratch,
         b.bucket.data(), dtype, ranges, 1, scratch.data(),
         reinterpret_cast<FiniteCheck*>(total.data()), nullptr);
   };
+  const auto mean = [&](B b, DType dtype, size_t count) {
+    const ElementRange part[] = {{count / 8, count / 8}};
+    return device::ScaleAndCheck(
+        b.bucket.data(), dtype, 0.125, {0, count}, part, scratch.data(),
+        reinterpret_cast<FiniteCheck*>(total.data()), nullptr);
+  };
   return {
       {"copy", 2,
        [](B b) {
@@ -281,6 +288,11 @@ std::vector<Kernel> Kernels(const gpu::Memory& scratch,
        }},
       {"finite check, 1000", 1,
        [check](B b) { return check(b, DType::kF32, b.ranges); }},
+      // All of the bucket is scaled; one of 8 ranks checks its part.
+      {"scale, check f32", 2,
+       [mean](B b) { return mean(b, DType::kF32, kFloats); }},
+      {"scale, check bf16", 2,
+       [mean](B b) { return mean(b, DType::kBF16, 2 * kFloats); }},
   };
 }
 

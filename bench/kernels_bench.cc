@@ -16,6 +16,7 @@
 #include "kernels/permute_blocks.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/scale_and_check.h"
 #include "kernels/strided_box.h"
 
 namespace lockstep::kernels {
@@ -346,6 +347,34 @@ FINITE(f32, kF32);
 FINITE(f64, kF64);
 FINITE(f16, kF16);
 FINITE(bf16, kBF16);
+
+// The mean of a sum with its norm, in place: one pass, or Scale and a check.
+// The bytes are those of one pass. Factor 1, so that values stay normal.
+void BM_ScaleAndCheck(benchmark::State& state, DType dtype, int passes) {
+  const size_t count = state.range(0);
+  std::vector<std::byte> data = Row(dtype, count);
+  const ElementRange whole = {0, count};
+  for (auto _ : state) {
+    FiniteCheck total;
+    if (passes == 1) {
+      ScaleAndCheck(data.data(), dtype, 1.0, whole, {&whole, 1}, &total);
+    } else {
+      Scale(data.data(), dtype, 1.0, count);
+      AddFiniteCheck(data.data(), dtype, {&whole, 1}, 1.0, &total);
+    }
+    benchmark::DoNotOptimize(total);
+    benchmark::ClobberMemory();
+  }
+  Moved(state, 2 * data.size());
+}
+#define MEAN(name, dtype, passes)                                 \
+  BENCHMARK_CAPTURE(BM_ScaleAndCheck, name, DType::dtype, passes) \
+      ->Arg(kInCache)                                             \
+      ->Arg(kInMemory)
+MEAN(f32, kF32, 1);
+MEAN(f32_in_two_passes, kF32, 2);
+MEAN(bf16, kBF16, 1);
+MEAN(bf16_in_two_passes, kBF16, 2);
 
 }  // namespace
 }  // namespace lockstep::kernels

@@ -1,5 +1,5 @@
-// The finite check of one run of sum_tree.h: at most kSumRun elements. Internal
-// to kernels/*.cc.
+// The finite check of one run of sum_tree.h: at most kSumRun elements; and of a
+// row, run by run. Internal to kernels/*.cc.
 
 #ifndef LOCKSTEP_KERNELS_CHECK_RUN_H_
 #define LOCKSTEP_KERNELS_CHECK_RUN_H_
@@ -53,6 +53,21 @@ FiniteCheck CheckRun(const T* run, size_t n, double inverse_scale) {
   } else {
     return CheckSummedRun(run, n, inverse_scale, SumRun(run, n, inverse_scale));
   }
+}
+
+// The check of `count` elements: adds check_run(begin, n) of their runs, in
+// order.
+template <class CheckOne>
+FiniteCheck CheckByRuns(size_t count, CheckOne check_run) {
+  SumTree tree;
+  uint64_t non_finite = 0;
+  for (size_t begin = 0; begin < count; begin += kSumRun) {
+    const size_t n = count - begin < kSumRun ? count - begin : kSumRun;
+    const FiniteCheck run = check_run(begin, n);
+    tree.Add(run.sum_of_squares);
+    non_finite += run.non_finite;
+  }
+  return {.sum_of_squares = tree.Total(), .non_finite = non_finite};
 }
 
 }  // namespace lockstep::kernels

@@ -2,24 +2,19 @@
 
 #include "kernels/check_run.h"
 #include "kernels/dispatch.h"
-#include "kernels/sum_tree.h"
 
 namespace lockstep::kernels {
 FiniteCheck CheckFinite(const void* data, DType dtype, size_t count,
                         double inverse_scale) {
-  SumTree tree;
-  uint64_t non_finite = 0;
+  FiniteCheck check;
   WithFloat(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* typed = static_cast<const T*>(data);
-    for (size_t begin = 0; begin < count; begin += kSumRun) {
-      const size_t n = count - begin < kSumRun ? count - begin : kSumRun;
-      const FiniteCheck run = CheckRun(typed + begin, n, inverse_scale);
-      tree.Add(run.sum_of_squares);
-      non_finite += run.non_finite;
-    }
+    check = CheckByRuns(count, [&](size_t begin, size_t n) {
+      return CheckRun(typed + begin, n, inverse_scale);
+    });
   });
-  return {.sum_of_squares = tree.Total(), .non_finite = non_finite};
+  return check;
 }
 
 void AddFiniteCheck(const void* data, DType dtype,

@@ -8,6 +8,14 @@ namespace lockstep::executor {
 using plan::Transfer;
 using plan::TransferKind;
 
+namespace {
+
+ReduceOp OpOf(const PlannedTransfer& planned) {
+  return planned.is_scaled_later ? ReduceOp::kSum : planned.transfer->op;
+}
+
+}  // namespace
+
 absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
                      Stream& stream) {
   const Transfer& t = *planned.transfer;
@@ -20,9 +28,11 @@ absl::Status Enqueue(const PlannedTransfer& planned, Communicator& communicator,
         return transport::AllReduceMean(communicator, out, count, t.dtype,
                                         planned.divisor, stream);
       }
-      return communicator.AllReduce(in, out, count, t.dtype, t.op, stream);
+      return communicator.AllReduce(in, out, count, t.dtype, OpOf(planned),
+                                    stream);
     case TransferKind::kReduceScatter:
-      return communicator.ReduceScatter(in, out, share, t.dtype, t.op, stream);
+      return communicator.ReduceScatter(in, out, share, t.dtype, OpOf(planned),
+                                        stream);
     case TransferKind::kAllGather:
       return communicator.AllGather(in, out, count, t.dtype, stream);
     case TransferKind::kBroadcast:

@@ -32,6 +32,9 @@ struct PlannedTransfer {
   const plan::Transfer* transfer = nullptr;
   Operands operands;
   int divisor = 0;  // of the sum of a mean; 0: the number of ranks
+  // The mean is enqueued as a sum, which the owner of the memory multiplies
+  // (LaneOwner::ScalesMean).
+  bool is_scaled_later = false;
   // A send's or receive's, if its communicator moves boxes. `out` is then the
   // packed message or a buffer for it, for both.
   transport::BoxOperands boxes = {};

@@ -42,6 +42,12 @@ class LaneOwner {
   // transfer is launched. Else 0.
   virtual int DivisorOf(const plan::Transfer&) { return 0; }
 
+  // Whether the owner multiplies the sum of a mean by 1 / ranks itself, in the
+  // pass over the result that computes the norms among transfer.then. The
+  // transfer is then a plain sum. Called when the program is made; not for
+  // transfers with ChecksOf.
+  virtual bool ScalesMean(const plan::Transfer&) { return false; }
+
   // Runs the transfer's local operations of one side, in order; skips norms if
   // `has_norms`, since the transfer has computed them. On an error of kBefore
   // the transfer is not launched, and Failed gets the error.

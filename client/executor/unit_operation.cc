@@ -6,7 +6,9 @@ namespace lockstep::executor {
 namespace {
 
 // Operations after a gradient's reduction need not delay the next reduction,
-// unless they produce data that a later transfer of the lane sends.
+// unless they produce data that a later transfer of the lane sends. An update
+// waits for them: it is behind the verdict, whose unit is not aside (it has a
+// kReadSummary), so its queue waits for the side stream first.
 bool MayRunAside(const plan::Transfer& transfer) {
   return std::none_of(transfer.then.begin(), transfer.then.end(),
                       [](const plan::LocalOp& op) {
@@ -28,6 +30,11 @@ UnitOperation::UnitOperation(plan::TransferRef first,
     ++first.index;
   }
   if (unit.size() == 1) checks_ = owner_.ChecksOf(*unit[0]);
+  if (checks_.empty()) {
+    for (PlannedTransfer& planned : planned_) {
+      planned.is_scaled_later = owner_.ScalesMean(*planned.transfer);
+    }
+  }
   is_aside_ = std::any_of(unit.begin(), unit.end(),
                           [](const auto* t) { return !t->then.empty(); }) &&
               std::all_of(unit.begin(), unit.end(),

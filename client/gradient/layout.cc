@@ -237,6 +237,24 @@ std::vector<transport::CheckedPart> Layout::ChecksOf(
   return checks;
 }
 
+// Nothing but the norm reads the gradients behind the transfer, and before the
+// verdict.
+bool Layout::ScalesMean(const plan::Transfer& transfer) {
+  using plan::TransferKind;
+  const auto norms = norms_.find(&transfer);
+  const bool reduces = transfer.kind == TransferKind::kAllReduce ||
+                       transfer.kind == TransferKind::kReduceScatter;
+  const bool only_norms = std::all_of(
+      transfer.then.begin(), transfer.then.end(), [](const plan::LocalOp& op) {
+        return op.kind == plan::LocalKind::kReadFlags ||
+               op.kind == plan::LocalKind::kNorm;
+      });
+  return reduces && transfer.op == ReduceOp::kMean && only_norms &&
+         norms != norms_.end() && norms->second.size() == 1 &&
+         transport::ScalesInOwnPass(
+             *around_.executor->communicator(transfer.communicator));
+}
+
 absl::Status Layout::Apply(KernelQueue& kernel_queue,
                            const plan::Transfer& transfer, executor::Side side,
                            bool has_norms) {
@@ -264,11 +282,31 @@ absl::Status Layout::Apply(KernelQueue& kernel_queue,
 // Adds all norms of the transfer at once; they are adjacent in the plan.
 void Layout::AddNorms(KernelQueue& kernel_queue,
                       const plan::Transfer& transfer) {
+  if (ScalesMean(transfer)) return ScaleAndAddNorm(kernel_queue, transfer);
   for (const Norm& norm : norms_.at(&transfer)) {
     kernel_queue.AddFiniteCheck(store_.BucketData(transfer.bucket),
                                 bucket(transfer.bucket).dtype, norm.ranges,
                                 norm.scratch.data(), around_.norm(norm.leaf));
   }
+}
+
+void Layout::ScaleAndAddNorm(KernelQueue& kernel_queue,
+                             const plan::Transfer& transfer) {
+  const Norm& norm = norms_.at(&transfer)[0];
+  const size_t ranks = plan_->communicators[transfer.communicator].ranks.size();
+  kernel_queue.ScaleAndCheck(
+      store_.BucketData(transfer.bucket), bucket(transfer.bucket).dtype,
+      1.0 / static_cast<double>(ranks), ResultOf(transfer), norm.ranges,
+      norm.scratch.data(), around_.norm(norm.leaf));
+}
+
+kernels::ElementRange Layout::ResultOf(const plan::Transfer& transfer) const {
+  if (transfer.kind == plan::TransferKind::kReduceScatter) {
+    const plan::Slice slice = SliceOf(transfer.bucket);
+    return {static_cast<size_t>(slice.offset),
+            static_cast<size_t>(slice.count)};
+  }
+  return {0, static_cast<size_t>(CountOf(transfer))};
 }
 
 }  // namespace lockstep::gradient

@@ -7,6 +7,21 @@
 //         └─ as owner of the gradient lane: operands and local operations of
 //            its transfers
 //
+// A mean with a norm behind it, over a communicator that multiplies by 1 /
+// ranks in a pass of its own (nccl), is lowered to a plain sum, and the pass of
+// the norm multiplies:
+//
+//   plan      all-reduce mean                     | read-flags, norm
+//   lowered   all-reduce sum ──▶ [flags] ──▶ [ScaleAndCheck]──┐ side stream
+//                                                             ▼
+//   verdict                                    comm stream waits, then [record]
+//
+// The plan does not say so: what is sent, the means and the norm have the same
+// bits either way, and each rank decides for itself. The reduced flags are then
+// read before they are multiplied; only whether they are 0 counts. Views hold
+// means once the record of the step is written: the update waits for the
+// verdict, which is behind it.
+//
 // Communicators and the comm queue are not part of it; they do not change.
 //
 // Threads: as BucketStore; as owner of a lane, as in lane_owner.h. Everything
@@ -140,12 +155,18 @@ class Layout final : public executor::LaneOwner {
   absl::Status CollectNorms(transport::DeviceContext* compute);
   int PendingOf(const plan::Lane& lane, const plan::Transfer& transfer) const;
   void AddNorms(KernelQueue& kernel_queue, const plan::Transfer& transfer);
+  // The same for a transfer that ScalesMean: also multiplies its result.
+  void ScaleAndAddNorm(KernelQueue& kernel_queue,
+                       const plan::Transfer& transfer);
+  // The elements of the bucket that the transfer reduces on this rank.
+  kernels::ElementRange ResultOf(const plan::Transfer& transfer) const;
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
   int DivisorOf(const plan::Transfer& transfer) override;
   std::vector<transport::CheckedPart> ChecksOf(
       const plan::Transfer& transfer) override;
+  bool ScalesMean(const plan::Transfer& transfer) override;
   absl::Status Apply(KernelQueue& kernel_queue, const plan::Transfer& transfer,
                      executor::Side side, bool has_norms) override;
   void Failed(const plan::Transfer&, int communicator,

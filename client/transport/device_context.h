@@ -85,6 +85,13 @@ class DeviceContext {
     virtual void AddFiniteCheck(const void* data, DType dtype,
                                 std::span<const kernels::ElementRange> ranges,
                                 void* scratch, kernels::FiniteCheck* total) = 0;
+    // The bits of kernels/scale_and_check.h: Scale of `scaled`, then
+    // AddFiniteCheck of `checked`, in one pass over memory. `scratch` and
+    // `total` as for AddFiniteCheck.
+    virtual void ScaleAndCheck(void* data, DType dtype, double factor,
+                               const kernels::ElementRange& scaled,
+                               std::span<const kernels::ElementRange> checked,
+                               void* scratch, kernels::FiniteCheck* total) = 0;
 
     // The bits of kernels/step_gate.h. In the transport's memory: control,
     // `norm`, records and `scalars`; in staging: inputs and journal; `stop` is
@@ -211,8 +218,9 @@ class DeviceContext {
   };
   virtual absl::StatusOr<std::shared_ptr<StopWord>> MakeStopWord() = 0;
 
-  // Scratch memory for AddFiniteCheck of `ranges`; empty if it needs none. Slow
-  // on a device: not to be called in a step. Errors: ResourceExhausted.
+  // Scratch memory for AddFiniteCheck or ScaleAndCheck of `ranges`; empty if
+  // they need none. Slow on a device: not to be called in a step. Errors:
+  // ResourceExhausted.
   virtual absl::StatusOr<ArenaBuffer> AllocateScratch(
       std::span<const kernels::ElementRange> ranges) = 0;
 

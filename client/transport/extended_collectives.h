@@ -50,6 +50,11 @@ class ExtendedCommunicator : public Communicator {
   virtual bool CanCheck() const = 0;
   // True if SendBoxes and RecvBoxes may be called. Identical on all ranks.
   virtual bool MovesBoxes() const = 0;
+  // True if a mean of floats is a sum, and then a pass of its own over this
+  // rank's result, which multiplies it by 1 / ranks (kernels::Scale). So a rank
+  // may call for a sum and multiply later, in a pass that it needs anyway,
+  // while other ranks call for the mean: the bits are the same.
+  virtual bool ScalesInOwnPass() const = 0;
 
   // Implemented by transports, called by the functions below, which check
   // SumsInPairs, CanCheck and MovesBoxes first.
@@ -90,6 +95,11 @@ inline bool MovesBoxes(const Communicator& communicator) {
   const auto* extended =
       dynamic_cast<const ExtendedCommunicator*>(&communicator);
   return extended != nullptr && extended->MovesBoxes();
+}
+inline bool ScalesInOwnPass(const Communicator& communicator) {
+  const auto* extended =
+      dynamic_cast<const ExtendedCommunicator*>(&communicator);
+  return extended != nullptr && extended->ScalesInOwnPass();
 }
 
 // AllReduce in place of floats with ReduceOp::kMean, which divides the sum by

@@ -10,6 +10,7 @@
 #include "kernels/flags.h"
 #include "kernels/pack.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/scale_and_check.h"
 #include "kernels/step_gate.h"
 
 namespace lockstep::transport {
@@ -64,6 +65,12 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                       std::span<const kernels::ElementRange> ranges, void*,
                       kernels::FiniteCheck* total) override {
     kernels::AddFiniteCheck(data, dtype, ranges, /*inverse_scale=*/1.0, total);
+  }
+  void ScaleAndCheck(void* data, DType dtype, double factor,
+                     const kernels::ElementRange& scaled,
+                     std::span<const kernels::ElementRange> checked, void*,
+                     kernels::FiniteCheck* total) override {
+    kernels::ScaleAndCheck(data, dtype, factor, scaled, checked, total);
   }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,

@@ -60,7 +60,8 @@ class DeviceCodeTest(unittest.TestCase):
                                ("arg_extremum", "global"), ("block_copy", "global"),
                                ("divide", "global"), ("indexed_rows", "global"),
                                ("permute_blocks", "global"), ("reduce_any", "global"),
-                               ("row_copy", "global"), ("strided_box", "global"),
+                               ("row_copy", "global"), ("scale_and_check", "global"),
+                               ("strided_box", "global"),
                                ("widen", "global")):
             with self.subTest(kernel):
                 ptx = subprocess.run(

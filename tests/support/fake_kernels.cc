@@ -14,6 +14,7 @@
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
 #include "kernels/reduce_pairs.h"
+#include "kernels/scale_and_check.h"
 #include "kernels/step_gate.h"
 #include "kernels/strided_box.h"
 #include "kernels/verdict_gate.h"
@@ -132,6 +133,16 @@ class FakeKernels final : public KernelApi {
       const size_t bytes = kernels::FiniteCheckScratchBytes(list);
       if (bytes > 0) std::memset(At(scratch), 0xff, bytes);
       kernels::AddFiniteCheck(At(data), dtype, list, inverse_scale, At(total));
+    });
+  }
+  CudaResult ScaleAndCheck(void* data, DType dtype, double factor,
+                           const kernels::ElementRange& scaled, Ranges checked,
+                           void* scratch, kernels::FiniteCheck* total,
+                           CudaStreamHandle stream) override {
+    return Launch(stream, [=, this, list = Copy(checked)] {
+      const size_t bytes = kernels::FiniteCheckScratchBytes(list);
+      if (bytes > 0) std::memset(At(scratch), 0xff, bytes);
+      kernels::ScaleAndCheck(At(data), dtype, factor, scaled, list, At(total));
     });
   }
   CudaResult RunLocalStep(const kernels::LocalStep& step,

@@ -61,6 +61,9 @@ class ForwardingCommunicator : public transport::ExtendedCommunicator {
   bool SumsInPairs() const override { return transport::SumsInPairs(*inner_); }
   bool CanCheck() const override { return transport::CanCheck(*inner_); }
   bool MovesBoxes() const override { return transport::MovesBoxes(*inner_); }
+  bool ScalesInOwnPass() const override {
+    return transport::ScalesInOwnPass(*inner_);
+  }
   absl::Status AllReduceMean(void* data, size_t count, DType dtype, int divisor,
                              Stream& stream) override;
   absl::Status AllReducePairs(const void* in, void* out, size_t count,

@@ -202,6 +202,13 @@ class ForwardingKernels : public transport::nccl::KernelApi {
     return inner_->AddFiniteCheck(data, dtype, ranges, inverse_scale, scratch,
                                   total, stream);
   }
+  Result ScaleAndCheck(void* data, DType dtype, double factor,
+                       const kernels::ElementRange& scaled, Ranges checked,
+                       void* scratch, kernels::FiniteCheck* total,
+                       StreamHandle stream) override {
+    return inner_->ScaleAndCheck(data, dtype, factor, scaled, checked, scratch,
+                                 total, stream);
+  }
   Result RunLocalStep(const kernels::LocalStep& step,
                       StreamHandle stream) override {
     return inner_->RunLocalStep(step, stream);

@@ -52,6 +52,7 @@ class CommunicatorBase : public ExtendedCommunicator {
   bool SumsInPairs() const override { return false; }
   bool CanCheck() const override { return false; }
   bool MovesBoxes() const override { return false; }
+  bool ScalesInOwnPass() const override { return false; }
   absl::Status CheckedAllReduce(void* data, size_t count, DType dtype,
                                 ReduceOp op, std::vector<CheckedPart> checks,
                                 Stream& stream) final;

@@ -151,6 +151,15 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
                                      stream);
     });
   }
+  void ScaleAndCheck(void* data, DType dtype, double factor,
+                     const kernels::ElementRange& scaled,
+                     std::span<const kernels::ElementRange> checked,
+                     void* scratch, kernels::FiniteCheck* total) override {
+    Do("kernel ScaleAndCheck", [&](CudaStreamHandle stream) {
+      return kernels_.ScaleAndCheck(data, dtype, factor, scaled, checked,
+                                    scratch, total, stream);
+    });
+  }
 
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,

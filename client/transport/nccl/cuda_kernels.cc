@@ -13,6 +13,7 @@
 #include "kernels/device/pack.h"
 #include "kernels/device/reduce.h"
 #include "kernels/device/reduce_pairs.h"
+#include "kernels/device/scale_and_check.h"
 #include "kernels/device/step_gate.h"
 #include "kernels/device/strided_box.h"
 #include "kernels/device/verdict_gate.h"
@@ -94,6 +95,13 @@ class DeviceKernels final : public KernelApi {
                             CudaStreamHandle stream) override {
     return Result(device::AddFiniteCheck(data, dtype, ranges, inverse_scale,
                                          scratch, total, stream));
+  }
+  CudaResult ScaleAndCheck(void* data, DType dtype, double factor,
+                           const kernels::ElementRange& scaled, Ranges checked,
+                           void* scratch, kernels::FiniteCheck* total,
+                           CudaStreamHandle stream) override {
+    return Result(device::ScaleAndCheck(data, dtype, factor, scaled, checked,
+                                        scratch, total, stream));
   }
   CudaResult RunLocalStep(const kernels::LocalStep& step,
                           CudaStreamHandle stream) override {

@@ -101,6 +101,13 @@ class KernelApi {
                                     void* scratch, kernels::FiniteCheck* total,
                                     CudaStreamHandle stream) = 0;
 
+  // --- kernels/scale_and_check.h; `scratch` and *total as above ---
+  virtual CudaResult ScaleAndCheck(void* data, DType dtype, double factor,
+                                   const kernels::ElementRange& scaled,
+                                   Ranges checked, void* scratch,
+                                   kernels::FiniteCheck* total,
+                                   CudaStreamHandle stream) = 0;
+
   // --- kernels/local_step.h ---
   virtual CudaResult RunLocalStep(const kernels::LocalStep& step,
                                   CudaStreamHandle stream) = 0;

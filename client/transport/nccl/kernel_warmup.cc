@@ -132,6 +132,11 @@ class WarmUpRun {
       ranges[0].count = kManyRuns;
       Did(kernels_.AddFiniteCheck(long_row(), dtype, ranges, 1, scratch(),
                                   total(), stream_));
+      // Here ranges are disjoint, and empty ones are not in the list.
+      size_t next = ranges[0].count -= kManySlots;
+      for (size_t i = 1; i < count; ++i) ranges[i].offset = next++;
+      Did(kernels_.ScaleAndCheck(long_row(), dtype, 1, {0, next}, ranges,
+                                 scratch(), total(), stream_));
     }
     for (const DType to : kFloats) {
       for (const size_t past : {size_t{0}, SizeOf(dtype)}) {  // aligned, or not

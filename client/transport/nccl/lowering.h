@@ -5,7 +5,10 @@
 //   [gather][reduce] [gather][reduce] [gather][reduce]     min of floats
 //
 //   AllReduce mean           all-reduce sum, then a multiply: NCCL's own
-//                            average rounds differently
+//                            average rounds differently. Gradients whose norm
+//                            is computed behind the transfer are summed only:
+//                            the pass of the norm multiplies them
+//                            (ScalesInOwnPass of extended_collectives.h)
 //   min, max of floats       gathered, then reduced by a kernel: NCCL uses
 //                            fminf and fmaxf, which drop a NaN; in rounds, if
 //                            the rows do not fit into `rows` and the group has

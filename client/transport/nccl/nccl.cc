@@ -53,6 +53,7 @@ class NcclCommunicator final : public CommunicatorBase {
   ~NcclCommunicator() override { launcher_->Close(member_); }
 
   std::string_view transport() const override { return "nccl"; }
+  bool ScalesInOwnPass() const override { return true; }  // lowering.h
 
   void Abort(std::string_view cause) override {
     member_->Fail(

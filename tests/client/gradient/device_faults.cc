@@ -59,6 +59,12 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
                       void* scratch, kernels::FiniteCheck* total) override {
     to_.AddFiniteCheck(data, dtype, ranges, scratch, total);
   }
+  void ScaleAndCheck(void* data, DType dtype, double factor,
+                     const kernels::ElementRange& scaled,
+                     std::span<const kernels::ElementRange> checked,
+                     void* scratch, kernels::FiniteCheck* total) override {
+    to_.ScaleAndCheck(data, dtype, factor, scaled, checked, scratch, total);
+  }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,
                        kernels::StepRecord* record) override {

@@ -82,7 +82,8 @@ class MistakenGate final : public fake::ForwardingKernels {
 // With odd seeds each rank submits from a buffer, so the update may be enqueued
 // before the host knows the verdict; else gradients are in their views, and the
 // host waits for the verdict if there is one set of buckets. The update adds
-// w's gradient to the weights.
+// w's gradient to the weights. With every other pair of seeds it is a mean of
+// gradients that are twice as large.
 class EndingJob {
  public:
   EndingJob(const GateMistake& mistake, int run_ahead, uint64_t seed)
@@ -129,15 +130,19 @@ class EndingJob {
 
  private:
   BackendJob::Options OptionsFor(ComputeFault fault, int run_ahead) {
-    return {.parameters = {{.name = "w", .shape = {3}, .op = ReduceOp::kSum}},
-            .run_ahead = run_ahead,
-            .decorate =
-                [fault](int, std::unique_ptr<transport::DeviceContext> inner) {
-                  return Spoil(fault, std::move(inner));
-                }};
+    return {
+        .parameters = {{.name = "w",
+                        .shape = {3},
+                        .op = is_mean() ? ReduceOp::kMean : ReduceOp::kSum}},
+        .run_ahead = run_ahead,
+        .decorate =
+            [fault](int, std::unique_ptr<transport::DeviceContext> inner) {
+              return Spoil(fault, std::move(inner));
+            }};
   }
 
   bool in_views() const { return seed_ % 2 == 0; }
+  bool is_mean() const { return seed_ / 2 % 2 == 0; }
   bool waits_for_verdicts() const { return in_views() && run_ahead_ == 0; }
 
   void Post(const std::string& what) {
@@ -178,7 +183,8 @@ class EndingJob {
         backend_.gpus().StallUntil(static_cast<CudaStream&>(*stream).handle(),
                                    [this] { return has_failed_.load(); });
       }
-      const auto value = static_cast<float>((rank + 1) * (step + 1));
+      const auto value = static_cast<float>((rank + 1) * (step + 1) *
+                                            (is_mean() ? kRanks : 1));
       const auto view = engine.View(0);
       if (!view.ok()) break;
       if (first_view == nullptr) first_view = view->data();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/scale_and_check.h"
 #include "tests/support/fake_gpu.h"
 #include "tests/support/forwarding_tables.h"
 
@@ -123,6 +124,20 @@ class NotesKernels final : public fake::ForwardingKernels {
                      DType to, size_t n, StreamHandle t) override {
     Saw("ReducePairs", N(d), N(to), std::min(rows, 8));
     return inner_->ReducePairs(in, rows, d, f, out, to, n, t);
+  }
+  // The ranges and the parts between them are one list.
+  Result ScaleAndCheck(void* data, DType d, double factor,
+                       const kernels::ElementRange& scaled, Ranges checked,
+                       void* scratch, kernels::FiniteCheck* total,
+                       StreamHandle t) override {
+    size_t parts = 0;
+    const auto count = [&](const kernels::ElementRange& part) {
+      parts += part.count > 0 ? 1 : 0;
+    };
+    kernels::ForScaledParts(scaled, checked, count, count);
+    Saw("ScaleAndCheck", N(d), ListOf(parts));
+    return inner_->ScaleAndCheck(data, d, factor, scaled, checked, scratch,
+                                 total, t);
   }
   Result RunLocalStep(const kernels::LocalStep& s, StreamHandle t) override {
     using Kind = kernels::LocalStep::Kind;
@@ -253,7 +268,7 @@ std::set<std::string> EveryKernel() {
     }
     for (const char* name :
          {"PackScaled", "PackAdded", "UnpackScaled", "ScaleSlots",
-          "CommitUnpack", "WriteFlags", "AddFiniteCheck"}) {
+          "CommitUnpack", "WriteFlags", "AddFiniteCheck", "ScaleAndCheck"}) {
       for (const DType d : kFloats) every.insert(Key(name, N(d), list));
     }
   }

@@ -140,6 +140,24 @@ TEST_F(KernelsTest, AFiniteCheckAddsUpInTheDevicesMemory) {
   EXPECT_EQ(got.non_finite, 2u);
 }
 
+TEST_F(KernelsTest, ASumIsScaledAndCheckedInOneLaunch) {
+  const ArenaBuffer data = Allocate(20);
+  const ArenaBuffer total = Allocate(sizeof(kernels::FiniteCheck));
+  std::vector<kernels::ElementRange> ranges = {{1, 2}, {4, 1}};
+  const ArenaBuffer scratch = Allocate(FiniteCheckScratchBytes(ranges));
+  Fill(data, {2, 6, 8, 10, std::numeric_limits<float>::infinity()});
+  auto* const there = total.as<kernels::FiniteCheck>().data();
+  tables_.kernels->ScaleAndCheck(data.data(), DType::kF32, 0.5, {0, 5}, ranges,
+                                 scratch.data(), there, handle());
+  ranges.clear();
+  kernels::FiniteCheck got;
+  tables_.cuda->MemcpyAsync(&got, there, sizeof got, handle());
+  ASSERT_TRUE(stream_->Synchronize().ok());
+  EXPECT_EQ(got.sum_of_squares, 3 * 3 + 4 * 4);
+  EXPECT_EQ(got.non_finite, 1u);
+  EXPECT_THAT(Floats(data), ElementsAre(1, 3, 4, 5, testing::_));
+}
+
 // An update enqueued before the verdict is known.
 TEST_F(KernelsTest, AnUpdateBehindAVerdictAsksItWhenItRuns) {
   const ArenaBuffer update = Allocate(8);
