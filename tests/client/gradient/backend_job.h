@@ -39,6 +39,7 @@ class BackendJob {
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     int run_ahead = 0;
+    std::optional<DeviceLossScale> loss_scale = {};
     Decorate decorate = {};
     // Wraps each communicator of a rank; no memory is registered with wrapped
     // communicators.
@@ -203,6 +204,7 @@ class BackendJob {
               if (tell) tell(rank, error);
             },
         .sharded = options.sync == SyncMode::kReduceScatter,
+        .loss_scale = options.loss_scale,
         .explain = [](const absl::Status& error) { return error; },
     };
     std::unique_ptr<transport::DeviceContext> compute =
