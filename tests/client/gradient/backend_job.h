@@ -39,7 +39,8 @@ class BackendJob {
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     int run_ahead = 0;
-    std::optional<DeviceLossScale> loss_scale = {};
+    // A rank's loss scale on its device.
+    std::function<std::optional<DeviceLossScale>(int rank)> loss_scale = {};
     Decorate decorate = {};
     // Wraps each communicator of a rank; no memory is registered with wrapped
     // communicators.
@@ -204,7 +205,6 @@ class BackendJob {
               if (tell) tell(rank, error);
             },
         .sharded = options.sync == SyncMode::kReduceScatter,
-        .loss_scale = options.loss_scale,
         .explain = [](const absl::Status& error) { return error; },
     };
     std::unique_ptr<transport::DeviceContext> compute =
@@ -214,6 +214,7 @@ class BackendJob {
       engine.names.push_back(parameter.name);
     }
     if (options.wrap) engine.register_buffer = nullptr;
+    if (options.loss_scale) engine.loss_scale = options.loss_scale(rank);
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (size_t c = 0; c < all.size(); ++c) {
       std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);
