@@ -15,7 +15,7 @@
 
 namespace lockstep::gradient {
 
-// Of a scale of 2^exponent: doubled after some finite steps, halved at each
+// The scale is 2^exponent: doubled after some finite steps, halved at each
 // overflow.
 struct LossModel {
   static constexpr LossScaler::Options kOptions = {.initial_scale = 16,

@@ -5,7 +5,6 @@
 #include "client/gradient/loss_scale.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <latch>
@@ -22,8 +21,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/backend_job.h"
+#include "tests/client/gradient/damaged_record.h"
 #include "tests/client/gradient/loss_model.h"
-#include "tests/support/forwarding_tables.h"
 #include "tests/support/inproc_world.h"
 
 namespace lockstep::gradient {
@@ -56,7 +55,7 @@ std::vector<Overflow> RandomOverflows(uint64_t seed, int steps) {
   return overflows;
 }
 
-// Of the loss before it is scaled.
+// A gradient of the loss before it is scaled.
 float GradientOf(int rank, uint64_t step) {
   return static_cast<float>((rank + 1) * (step % 7 + 1));
 }
@@ -170,7 +169,7 @@ class Rank {
   std::vector<ArenaBuffer> buffers_;
   std::vector<std::shared_ptr<PendingVerdict::State>> captured_;
   std::shared_ptr<Captured> graph_;
-  // Of kernels.
+  // Kernels use these.
   uint64_t step_ = 0;
   std::vector<float> scales_;
 };
@@ -491,55 +490,16 @@ TEST(LossScaleEndTest, RanksWithOtherScalesOrOptionsAreNamed) {
   }
 }
 
-// Where the gates of the ranks count.
-using Controls = std::array<std::atomic<const kernels::StepControl*>, kRanks>;
-
-// Rank 1 receives a damaged record in one launch, once rank 0 has passed it.
-class DamagedRecord final : public fake::ForwardingKernels {
- public:
-  DamagedRecord(std::shared_ptr<KernelApi> inner, fake::FakeGpus* gpus,
-                Controls* controls, uint64_t launch)
-      : ForwardingKernels(std::move(inner)),
-        gpus_(*gpus),
-        controls_(*controls),
-        launch_(launch) {}
-
-  Result GateStep(const kernels::GateContext& context,
-                  const kernels::StepRecord* own,
-                  const kernels::StepRecord* records, VerdictScalars* scalars,
-                  StreamHandle stream) override {
-    const auto* const control = gpus_.Reach(context.control);
-    if (context.world == kRanks) controls_[context.rank] = control;
-    if (context.rank == 1) {
-      auto* const all = gpus_.Reach(const_cast<kernels::StepRecord*>(records));
-      gpus_.StallUntil(stream, [this, control] {
-        const kernels::StepControl* const other = controls_[0];
-        return control->sequence != launch_ ||
-               (other != nullptr && other->sequence > launch_);
-      });
-      gpus_.LaunchKernel(stream, [control, all, launch = launch_] {
-        if (control->sequence == launch) all[0].checksum ^= 1;
-      });
-    }
-    return ForwardingKernels::GateStep(context, own, records, scalars, stream);
-  }
-
- private:
-  fake::FakeGpus& gpus_;
-  Controls& controls_;
-  const uint64_t launch_;
-};
-
 class LossScaleRollForwardTest
     : public testing::TestWithParam<std::tuple<int, bool>> {};
 
 TEST_P(LossScaleRollForwardTest, ARankThatIsBehindHasTheScaleOfTheOthers) {
   const auto [run_ahead, overflows_then] = GetParam();
   for (uint64_t last = 0; last < 9; ++last) {
-    Controls controls = {};
+    FirstControl first = nullptr;
     FakeGpuBackend backend(last, [&](int, transport::nccl::Tables* tables) {
       tables->kernels = std::make_shared<DamagedRecord>(
-          tables->kernels, &backend.gpus(), &controls, last);
+          tables->kernels, &backend.gpus(), &first, last);
     });
     std::vector<Overflow> overflows = RandomOverflows(last, 40);
     overflows[last].rank = overflows_then ? 0 : kNobody;

@@ -204,7 +204,7 @@ class Program {
     model_.step += 1;
   }
 
-  // Of the loss before it is scaled.
+  // A gradient of the loss before it is scaled.
   float Loss(int64_t step, int parameter) const {
     const bool overflows =
         Overflows(step, op_) && OverflowingRank(step, op_) == rank_;
