@@ -2,11 +2,30 @@
 
 #include <atomic>
 #include <cstring>
+#include <iterator>
 
 namespace lockstep::kernels {
 
+namespace {
+
+// Never 0.
+uint64_t HashOf(const LossScaleRule& rule) {
+  uint64_t words[5] = {0, 0, rule.growth_interval, 0, 0};
+  std::memcpy(&words[0], &rule.growth_factor, sizeof rule.growth_factor);
+  std::memcpy(&words[1], &rule.backoff_factor, sizeof rule.backoff_factor);
+  std::memcpy(&words[3], &rule.scale_min, sizeof rule.scale_min);
+  std::memcpy(&words[4], &rule.scale_max, sizeof rule.scale_max);
+  return HashWords(words, std::size(words), 0) | 1;
+}
+
+}  // namespace
+
 void SealStepInput(const GateContext& context, uint64_t sequence,
                    StepRecord* record) {
+  if (context.loss_scale != nullptr) {
+    record->flags |= StepRecord::kScalesLoss;
+    record->loss_scale_rule = HashOf(context.loss_scale_rule);
+  }
   record->id = StepInputId(context, sequence);
   record->checksum = ChecksumOf(*record, context.rank);
 }
@@ -35,6 +54,7 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
   const bool sealed =
       IsValid(input, context.rank, StepInputId(context, control.sequence));
   *record = input;
+  TakeLossScale(context, record);
   record->id = StepRecordId(context, control);
   record->norm_squared = norm->sum_of_squares;
   record->non_finite = norm->non_finite;
@@ -78,6 +98,7 @@ void GateStep(const GateContext& context, const StepRecord* own,
   *scalars = ScalarsOf(made, records[0]);
   if (made.outcome == StepOutcome::kFailed) control.failed = 1;
   if (made.outcome != StepOutcome::kCommitted) return;
+  AdvanceLossScale(context, records[0], made.non_finite);
   control.step += 1;
   if (made.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
     control.out_of_data = 1;

@@ -9,7 +9,8 @@
 //       norm (device) ──────▶│                                │
 //       inputs (pinned) ────▶┘     journal entry (pinned) ◀───┤ first
 //                                  scalars (device) ◀─────────┤ then
-//                                  step + 1, failed ◀─────────┘
+//                                  step + 1, failed ◀─────────┤
+//                                  next loss scale  ◀─────────┘
 //
 // After an abort NCCL's kernels return, the stream continues, and peers may
 // receive garbage that arrives as if it were data. So a sum of constants proves
@@ -36,10 +37,20 @@
 // although all their collectives match. Their terms may differ: a rank that
 // knows of the end launches them without.
 //
+// With a loss scale on the device (loss_scale.h) WriteStepRecord takes the
+// inverse scale from there, and GateStep sets the scale of the next step once
+// it has committed this one. The whole state and its rule are terms of the
+// update: ranks that differ in them do not commit, so they never diverge. The
+// next state follows from what the records say, not from memory that may have
+// changed since. Nothing reads the state while the gate runs: readers of this
+// step are before its record in stream order, those of the next one behind the
+// gate.
+//
 // Work:    one block of threads; the device versions wait for nothing.
 // Bytes:   128 per rank read, 128 per rank written to pinned host memory.
 // Memory:  `stop`, inputs and journal in pinned host memory; control, norm,
-//          records and scalars in device memory. The caller initialises all.
+//          loss scale, records and scalars in device memory. The caller
+//          initialises all.
 // Threads: the kernels of one control block run in one stream's order.
 // Run:     build/release/bin/kernels_test --gtest_filter='StepGate*'
 // Bench:   build/gpu-bundle/run step_gate_bench
@@ -50,10 +61,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 #include "kernels/finite_check.h"
 #include "kernels/host_device.h"
+#include "kernels/loss_scale.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep::kernels {
@@ -65,6 +78,7 @@ struct StepRecord {
     kPerSample = 2,
     kHasMaxNorm = 4,
     kHoldsRevision = 8,
+    kScalesLoss = 16,     // WriteStepRecord takes the scale from the device
     kFirstCommand = 256,  // << IndexOf(command)
   };
 
@@ -75,11 +89,15 @@ struct StepRecord {
   uint64_t flags = 0;
   uint64_t command_word = 0;
   // The terms of the update: the same on all ranks, or no rank may update.
+  // With kScalesLoss WriteStepRecord replaces the inverse scale and sets the
+  // loss scale.
   double inverse_scale = 1;
   double max_norm = 0;  // with kHasMaxNorm
   double step_seconds = 0;
-  uint64_t unused[6] = {};  // zero
-  uint64_t checksum = 0;    // ChecksumOf; last
+  uint64_t loss_scale = 0;       // a term: PackLossScale; 0: none
+  uint64_t loss_scale_rule = 0;  // a term: HashOf(rule); 0: none
+  uint64_t unused[4] = {};       // zero
+  uint64_t checksum = 0;         // ChecksumOf; last
 
   bool operator==(const StepRecord&) const = default;
 };
@@ -152,6 +170,9 @@ struct GateContext {
   // Fewer ranks with more data: the next step is void. 1: uneven join; the
   // world: uneven stop; 0: never.
   int more_data_min = 0;
+  // On the device, for inputs with kScalesLoss; null: there is none.
+  LossScale* loss_scale = nullptr;
+  LossScaleRule loss_scale_rule;
 };
 
 // --- Arithmetic that host and device share -----------------------------------
@@ -209,11 +230,51 @@ LOCKSTEP_HD bool IsValid(const StepRecord& record, int rank, uint64_t id) {
 }
 
 LOCKSTEP_HD bool SameTerms(const StepRecord& a, const StepRecord& b) {
-  constexpr uint64_t kTerms = StepRecord::kPerSample | StepRecord::kHasMaxNorm;
+  constexpr uint64_t kTerms = StepRecord::kPerSample | StepRecord::kHasMaxNorm |
+                              StepRecord::kScalesLoss;
   const RecordWord* const x = WordsOf(a);
   const RecordWord* const y = WordsOf(b);
   return (a.flags & kTerms) == (b.flags & kTerms) && x[6] == y[6] &&
-         x[7] == y[7];
+         x[7] == y[7] && a.loss_scale == b.loss_scale &&
+         a.loss_scale_rule == b.loss_scale_rule;
+}
+
+// Never 0: a scale is positive.
+LOCKSTEP_HD uint64_t PackLossScale(const LossScale& scale) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &scale.scale, sizeof bits);
+  return uint64_t{scale.steps_without_overflow} << 32 | bits;
+}
+
+LOCKSTEP_HD LossScale LossScaleOf(const StepRecord& record) {
+  LossScale scale;
+  const auto bits = static_cast<uint32_t>(record.loss_scale);
+  std::memcpy(&scale.scale, &bits, sizeof bits);
+  scale.steps_without_overflow = static_cast<uint32_t>(record.loss_scale >> 32);
+  return scale;
+}
+
+// Whether the launch that runs uses the device's loss scale.
+LOCKSTEP_HD bool ScalesLoss(const GateContext& context,
+                            const StepRecord& record) {
+  return context.loss_scale != nullptr &&
+         (record.flags & StepRecord::kScalesLoss) != 0;
+}
+
+LOCKSTEP_HD void TakeLossScale(const GateContext& context, StepRecord* record) {
+  if (!ScalesLoss(context, *record)) return;
+  const LossScale used = *context.loss_scale;
+  record->inverse_scale = InverseOf(used);
+  record->loss_scale = PackLossScale(used);
+}
+
+// Behind a committed step, of which `record` is any rank's.
+LOCKSTEP_HD void AdvanceLossScale(const GateContext& context,
+                                  const StepRecord& record,
+                                  uint64_t non_finite) {
+  if (!ScalesLoss(context, record)) return;
+  *context.loss_scale = NextLossScale(context.loss_scale_rule,
+                                      LossScaleOf(record), non_finite == 0);
 }
 
 LOCKSTEP_HD uint64_t ChecksumOf(const StepEntry& entry, uint64_t sequence) {
@@ -262,8 +323,9 @@ LOCKSTEP_HD VerdictScalars ScalarsOf(const StepEntry& entry,
 
 // --- The host ----------------------------------------------------------------
 
-// Completes the input of launch `sequence`: sets its id and checksum. `record`
-// has the host's fields; norm and non-finite elements are the device's.
+// Completes the input of launch `sequence`: sets its id, checksum and, if the
+// context has a loss scale, what asks for it. `record` has the host's other
+// fields; norm and non-finite elements are the device's.
 void SealStepInput(const GateContext& context, uint64_t sequence,
                    StepRecord* record);
 
@@ -279,8 +341,8 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record);
 
 // Decides by `records`, one of each rank in rank order, as gathered; writes the
-// journal's entry, then `scalars`, and advances control. `own`: this rank's as
-// it was written, in other memory.
+// journal's entry, then `scalars`, and advances control and the loss scale.
+// `own`: this rank's as it was written, in other memory.
 void GateStep(const GateContext& context, const StepRecord* own,
               const StepRecord* records, VerdictScalars* scalars);
 

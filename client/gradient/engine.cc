@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
 #include "client/gradient/ending.h"
+#include "client/gradient/loss_scale.h"
 #include "client/gradient/summary_lane.h"
 #include "plan/records.h"
 
@@ -42,6 +43,9 @@ Engine::Engine(EngineOptions options)
                negotiates() ? GradientTracker::Expects::kAnnounced
                             : GradientTracker::Expects::kAll),
       steps_(plan::EndsByRecords(options_.plan), run_ahead_, options_.uneven),
+      loss_scale_(options_.loss_scale
+                      ? std::optional(options_.loss_scale->first)
+                      : std::nullopt),
       times_(options_.clock->Now()),
       overlap_(options_.overlap),
       unsubmitted_(options_.names, negotiates() ? kPassesUnannounced : kSteps,
@@ -171,7 +175,8 @@ absl::Status Engine::MakeRecordLane() {
                                 .rank = options_.rank,
                                 .world = executor_.communicator(0)->size(),
                                 .more_data_min = MoreDataMin(),
-                                .run_ahead = run_ahead_},
+                                .run_ahead = run_ahead_,
+                                .loss_scale = options_.loss_scale},
                                compute_, options_.allocate);
   if (!gate.ok()) return gate.status();
   gate_of_steps_ = *std::move(gate);
@@ -194,6 +199,7 @@ absl::Status Engine::MakeRecordLane() {
 }
 
 absl::Status Engine::MakeSummaryLane() {
+  if (options_.loss_scale) return NoDeviceScalesLoss();
   absl::StatusOr<std::unique_ptr<SummaryLane>> lane = SummaryLane::Create(
       {.executor = &executor_,
        .leaves = leaves_,
@@ -620,11 +626,18 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
         "a rank rolls forward when it waits for a verdict in an epoch that "
         "has ended");
   }
+  {
+    // The device may not have ended the step: it used what the step before, the
+    // newest that has passed here, made of the scale.
+    MutexLock lock(&mutex_);
+    pending->loss_scale = loss_scale_;
+  }
   absl::StatusOr<Verdict> passed = agreement_.RollForward(
       verdict, {options_.epoch, versions_->revision(), agreement_.steps()},
       executor_.communicator(0)->size(), pending->terms(), options_.uneven);
   if (!passed.ok()) return passed;
   effects->Apply(pending->launch, &*passed);
+  AdvanceLossScale(*pending, &*passed);
   for (size_t p = 0; p < options_.names.size(); ++p) {
     passed->contributed.push_back(
         pending->layout->store().Contributed(static_cast<int>(p)));

@@ -41,6 +41,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,9 @@ struct EngineOptions {
   // Whether progress() names parameters that no rank, or only other ranks,
   // submit.
   OnUnsubmitted on_unsubmitted = OnUnsubmitted::kIgnore;
+  // As GradientSync::ScaleLossOnDevice. FailedPrecondition of Create where the
+  // host decides.
+  std::optional<DeviceLossScale> loss_scale = {};
   // Negotiated mode: sends the coordinator the parameters that this rank will
   // submit in a pass, then each submitted one, by index in the plan. Both null:
   // static mode. They must not block.
@@ -215,6 +219,13 @@ class Engine {
     MutexLock lock(&mutex_);
     return absl::ToDoubleSeconds(times_.exposed());
   }
+
+  // --- The loss scale on the device; FailedPrecondition without one ---
+
+  absl::StatusOr<const LossScale*> DeviceAddressOfLossScale() const;
+  absl::StatusOr<LossScale> loss_scale();
+  // Between two steps.
+  absl::Status SetLossScale(const LossScale& scale);
 
   // --- Later revisions; from any thread ---
 
@@ -382,6 +393,9 @@ class Engine {
   // Commits the verdict on this rank, unless the step was already given up,
   // which where the device decides it is not.
   bool Passes(const PendingVerdict::State& verdict, Verdict* reduced);
+  // The step has passed: the next one's loss scale follows from its own.
+  void AdvanceLossScale(const PendingVerdict::State& verdict, Verdict* passed);
+  absl::Status CheckScalesLoss() const;
   void Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,
                 absl::StatusOr<Verdict> reduced, bool passed);
   static VerdictScalars ScalarsOf(const Verdict& judged, double max_norm);
@@ -467,6 +481,8 @@ class Engine {
   StepsInFlight steps_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<PendingVerdict::State> rolled_forward_
       ABSL_GUARDED_BY(mutex_);
+  // Behind the newest step that has passed here.
+  std::optional<LossScale> loss_scale_ ABSL_GUARDED_BY(mutex_);
   CondVar decided_;
   int step_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   CondVar no_step_calls_;

@@ -17,6 +17,12 @@ absl::Status Engine::CheckFinish(const FinishOptions& options) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "inverse_scale is %g, must be more than 0", options.inverse_scale));
   }
+  if (options_.loss_scale && options.inverse_scale != 1) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "inverse_scale is %g, but the loss is scaled on the device, which "
+        "knows its scale: leave inverse_scale out",
+        options.inverse_scale));
+  }
   {
     MutexLock lock(&mutex_);
     absl::Status may = supply_.CheckFinish(options);

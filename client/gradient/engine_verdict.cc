@@ -78,7 +78,9 @@ absl::StatusOr<Verdict> Engine::Decided(
   const int world = executor_.communicator(0)->size();
   const bool all_spoke = decision && decision->invalid_rank < 0;
   if (all_spoke) {
+    if (!decision->loss_scales_differ.ok()) return decision->loss_scales_differ;
     verdict.vectors = decision->summaries;
+    verdict.loss_scale = decision->loss_scale;
     absl::StatusOr<Verdict> judged =
         Decode(verdict.step_id, world, verdict.terms(), verdict.vectors);
     if (decision->passed || !judged.ok()) return judged;
@@ -119,8 +121,10 @@ bool Engine::Passes(const PendingVerdict::State& verdict, Verdict* reduced) {
     MutexLock lock(&mutex_);
     steps_.effects().Apply(verdict.launch, reduced);
   }
-  return agreement_.Pass(verdict.step_id.step, verdict.vectors,
-                         EndsEpoch(*reduced));
+  const bool passes = agreement_.Pass(verdict.step_id.step, verdict.vectors,
+                                      EndsEpoch(*reduced));
+  if (passes) AdvanceLossScale(verdict, reduced);
+  return passes;
 }
 
 void Engine::Conclude(const std::shared_ptr<PendingVerdict::State>& verdict,

@@ -136,6 +136,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .on_moved = std::move(on_moved_),
       .sharded = session_.spec().sync == SyncMode::kReduceScatter,
       .on_unsubmitted = session_.spec().on_unsubmitted,
+      .loss_scale = loss_scale_,
       .on_last =
           [this](Ending ending) {
             session_.NoteLastStep(gradient::CommandOf(ending));

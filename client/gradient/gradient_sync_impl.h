@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -45,6 +46,7 @@ class GradientSync::Impl {
 
   absl::StatusOr<ParameterId> Register(const ParameterOptions& options);
   absl::Status Seal();
+  absl::Status ScaleLossOnDevice(const LossScaler::Options& options);
   absl::Status RegisterState(int parameter, const ParameterState& state);
   absl::Status SetSliceMemory(int parameter, const std::string& suffix,
                               void* data);
@@ -123,7 +125,8 @@ class GradientSync::Impl {
   std::map<int, RegisteredParameter> states_;  // by parameter
   std::vector<std::vector<int>> groups_;  // by communicator: its world ranks
   std::function<void()> on_moved_;
-  double weight_ = 1;                     // of micro-batches
+  double weight_ = 1;  // of micro-batches
+  std::optional<gradient::DeviceLossScale> loss_scale_;
   std::map<uint32_t, uint64_t> digests_;  // of values, by index in the plan
   bool value_digests_are_reported_ = false;
   bool has_gathered_ = false;

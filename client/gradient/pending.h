@@ -12,6 +12,7 @@
 #include "base/mutex.h"
 #include "client/gradient/step_summary.h"
 #include "client/transport/device_context.h"
+#include "kernels/loss_scale.h"
 #include "lockstep/gradient_sync.h"
 
 namespace lockstep {
@@ -109,8 +110,11 @@ class PendingVerdict::State {
   bool stream_follows_device = false;  // the host does not wait
   double max_norm = 0;                 // for the scalars
   bool has_scalars = false;            // whether a stream reads the scalars
+  // What the device has scaled the loss with, once it is known.
+  std::optional<LossScale> loss_scale;
   gradient::UpdateTerms terms() const {
-    return {.inverse_scale = options.inverse_scale,
+    return {.inverse_scale = loss_scale ? kernels::InverseOf(*loss_scale)
+                                        : options.inverse_scale,
             .per_sample = options.per_sample,
             .max_norm = has_scalars ? std::optional(max_norm) : std::nullopt};
   }

@@ -34,8 +34,11 @@ absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   const Event decided = kernel_queue.Done();
   options_.gate->ClearLaterScalars(kernel_queue, verdict_->launch);
   if (!kernel_queue.status().ok()) return kernel_queue.status();
-  options_.enqueued(verdict_, decided);
-  watch_.Add({std::exchange(verdict_, nullptr), written_, decided});
+  const Pending verdict = std::exchange(verdict_, nullptr);
+  // First: once its stream is released, the caller may launch a graph, whose
+  // step is watched behind this one.
+  watch_.Add({verdict, written_, decided});
+  options_.enqueued(verdict, decided);
   return absl::OkStatus();
 }
 

@@ -1,8 +1,11 @@
 #include "client/gradient/step_gate.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
+#include "client/gradient/disagreement.h"
 #include "plan/summary.h"
 
 namespace lockstep::gradient {
@@ -48,6 +51,36 @@ StepSummary SummaryOf(const StepRecord& record) {
   return summary;
 }
 
+std::string Describe(const StepRecord& record) {
+  if ((record.flags & StepRecord::kScalesLoss) == 0) {
+    return "none on its device";
+  }
+  const LossScale scale = kernels::LossScaleOf(record);
+  return absl::StrFormat("%.9g after %d steps without overflow", scale.scale,
+                         scale.steps_without_overflow);
+}
+
+// Compares the loss scales of all ranks, of which `entry` has valid records.
+absl::Status CompareLossScales(const kernels::StepEntry& entry, int world) {
+  const StepRecord& first = entry.records()[0];
+  for (int rank = 1; rank < world; ++rank) {
+    const StepRecord& other = entry.records()[rank];
+    if (other.loss_scale != first.loss_scale) {
+      return OfAllRanks(absl::AbortedError(absl::StrFormat(
+          "step %d: ranks differ in the loss scale: rank 0 has %s, rank %d has "
+          "%s; give the same to SetLossScale on every rank",
+          entry.step, Describe(first), rank, Describe(other))));
+    }
+    if (other.loss_scale_rule != first.loss_scale_rule) {
+      return OfAllRanks(absl::AbortedError(absl::StrFormat(
+          "step %d: the options of the loss scale of rank %d are not those of "
+          "rank 0; give the same to ScaleLossOnDevice on every rank",
+          entry.step, rank)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StepGate>> StepGate::Create(
@@ -74,12 +107,25 @@ absl::StatusOr<std::unique_ptr<StepGate>> StepGate::Create(
 
 // The arena's memory is zeroed.
 absl::Status StepGate::Begin(transport::DeviceContext& compute) {
-  auto first = compute.AllocateStaging(sizeof(kernels::StepControl));
-  if (!first.ok()) return first.status();
-  first->as<kernels::StepControl>()[0] = {.step = options_.first_step};
+  const kernels::StepControl first{.step = options_.first_step};
+  absl::Status begun = Put(compute, first, &device().control);
+  if (!begun.ok() || !options_.loss_scale) return begun;
+  return SetLossScale(compute, options_.loss_scale->first);
+}
+
+absl::Status StepGate::SetLossScale(transport::DeviceContext& compute,
+                                    const LossScale& scale) {
+  return Put(compute, scale, &device().loss_scale);
+}
+
+template <typename T>
+absl::Status StepGate::Put(transport::DeviceContext& compute, const T& value,
+                           T* to) {
+  auto staging = compute.AllocateStaging(sizeof value);
+  if (!staging.ok()) return staging.status();
+  staging->as<T>()[0] = value;
   return compute.Perform(nullptr, [&](KernelQueue& kernel_queue) {
-    kernel_queue.Copy(first->data(), &device().control,
-                      sizeof(kernels::StepControl));
+    kernel_queue.Copy(staging->data(), to, sizeof value);
     const absl::Status copied = kernel_queue.status();
     return copied.ok() ? kernel_queue.Done().Wait() : copied;
   });
@@ -95,17 +141,21 @@ absl::Status StepGate::Probe(transport::DeviceContext& compute,
 }
 
 kernels::GateContext StepGate::ContextOf(Revision revision) const {
-  auto& device = *reinterpret_cast<DeviceMemory*>(memory_.data());
-  return {.epoch = options_.epoch.value,
-          .revision = revision.value,
-          .rank = options_.rank,
-          .world = options_.world,
-          .depth = kDepth,
-          .control = &device.control,
-          .stop = stop_->address(),
-          .inputs = inputs_.as<StepRecord>().data(),
-          .journal = journal_.data(),
-          .more_data_min = options_.more_data_min};
+  kernels::GateContext context{.epoch = options_.epoch.value,
+                               .revision = revision.value,
+                               .rank = options_.rank,
+                               .world = options_.world,
+                               .depth = kDepth,
+                               .control = &device().control,
+                               .stop = stop_->address(),
+                               .inputs = inputs_.as<StepRecord>().data(),
+                               .journal = journal_.data(),
+                               .more_data_min = options_.more_data_min};
+  if (options_.loss_scale) {
+    context.loss_scale = &device().loss_scale;
+    context.loss_scale_rule = options_.loss_scale->rule;
+  }
+  return context;
 }
 
 void StepGate::Seal(uint64_t launch, Revision revision,
@@ -161,6 +211,12 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
         record.checksum == kernels::ChecksumOf(record, rank) &&
         record.id != id && !WasBefore(launch, rank, record);
     return decision;
+  }
+  if (!decision.is_void) {
+    decision.loss_scales_differ = CompareLossScales(*entry, options_.world);
+  }
+  if (options_.loss_scale) {
+    decision.loss_scale = kernels::LossScaleOf(entry->records()[0]);
   }
   // In rank order, as the gate adds them.
   for (int rank = 0; rank < options_.world; ++rank) {

@@ -10,10 +10,14 @@
 // (DeviceContext::StopWord), so that no rank contributes a record of a step
 // whose gradients an abort may have damaged.
 //
+// A loss scale on the device is a term of each record (lockstep/loss_scale.h):
+// the journal says which one a step used.
+//
 // A launch is one step, eager or of a graph; launches are numbered from 0 in
 // the order in which the device runs them.
 //
-// Threads: Seal, WriteRecord, Decide and Find by one at a time; Stop by any.
+// Threads: Seal, WriteRecord, Decide and Find by one at a time; Stop by any;
+//          SetLossScale while no step is in flight.
 
 #ifndef LOCKSTEP_CLIENT_GRADIENT_STEP_GATE_H_
 #define LOCKSTEP_CLIENT_GRADIENT_STEP_GATE_H_
@@ -32,6 +36,12 @@
 
 namespace lockstep::gradient {
 
+// A loss scale on the device, and where it begins.
+struct DeviceLossScale {
+  kernels::LossScaleRule rule;
+  LossScale first;
+};
+
 class StepGate {
  public:
   using KernelQueue = transport::DeviceContext::KernelQueue;
@@ -43,6 +53,7 @@ class StepGate {
     int world = 1;
     int more_data_min = 0;  // GateContext
     int run_ahead = 0;      // at most kDepth - 5
+    std::optional<DeviceLossScale> loss_scale = {};
   };
 
   // Errors of `compute` and of `allocate`, which provides its memory.
@@ -60,6 +71,10 @@ class StepGate {
   // This rank's record, which WriteRecord writes, and those of all ranks.
   kernels::StepRecord* own_record() { return &device().own; }
   kernels::StepRecord* records() { return device().records; }
+  // What kernels read; null: there is none.
+  const LossScale* loss_scale() const {
+    return options_.loss_scale ? &device().loss_scale : nullptr;
+  }
   // Where an eager launch writes its scalars: until launch + kDepth does.
   VerdictScalars* ScalarsOf(uint64_t launch) {
     return &device().scalars[launch % kDepth];
@@ -94,10 +109,18 @@ class StepGate {
     bool out_of_step = false;
     // The summaries of all ranks, if all were valid.
     SummaryVectors summaries{};
+    // Likewise: the loss scale that all ranks have used.
+    std::optional<LossScale> loss_scale = {};
+    // Ranks have different ones, or different rules.
+    absl::Status loss_scales_differ;
   };
   // Call it once the device has ended the launch, or will run nothing more; no
   // value: the gate has not run.
   std::optional<Outcome> Find(uint64_t launch, const StepId& step_id) const;
+
+  // For the next launch; on return it is in device memory.
+  absl::Status SetLossScale(transport::DeviceContext& compute,
+                            const LossScale& scale);
 
   // An error of the device, which fails all later calls too; DeadlineExceeded.
   absl::Status Probe(transport::DeviceContext& compute, absl::Duration timeout);
@@ -111,19 +134,23 @@ class StepGate {
     kernels::StepControl control;
     kernels::FiniteCheck norm;
     uint64_t probe;
+    LossScale loss_scale;
     VerdictScalars scalars[kDepth];
     alignas(256) kernels::StepRecord own;
     alignas(256) kernels::StepRecord records[1];  // of each rank
   };
 
   explicit StepGate(const Options& options) : options_(options) {}
-  DeviceMemory& device() {
+  DeviceMemory& device() const {
     return *reinterpret_cast<DeviceMemory*>(memory_.data());
   }
   kernels::GateContext ContextOf(Revision revision) const;
   bool WasBefore(uint64_t launch, int rank,
                  const kernels::StepRecord& record) const;
   absl::Status Begin(transport::DeviceContext& compute);
+  template <typename T>
+  static absl::Status Put(transport::DeviceContext& compute, const T& value,
+                          T* to);
 
   const Options options_;
   ArenaBuffer memory_;   // DeviceMemory

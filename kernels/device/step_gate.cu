@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(kWarp)
   const bool sealed =
       IsValid(input, context.rank, StepInputId(context, control.sequence));
   StepRecord made = input;
+  TakeLossScale(context, &made);
   made.id = StepRecordId(context, control);
   made.norm_squared = norm->sum_of_squares;
   made.non_finite = norm->non_finite;
@@ -97,6 +98,7 @@ __device__ void Conclude(const GateContext& context, const StepRecord& first,
   *scalars = ScalarsOf(made, first);
   if (made.outcome == StepOutcome::kFailed) control.failed = 1;
   if (made.outcome == StepOutcome::kCommitted) {
+    AdvanceLossScale(context, first, made.non_finite);
     control.step += 1;
     if (made.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
       control.out_of_data = 1;

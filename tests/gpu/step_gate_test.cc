@@ -1,5 +1,6 @@
-// The device's step gate leaves the memory that its twin leaves: control,
-// journal, scalars and records, bit for bit, for whole and damaged records.
+// The device's step gate leaves the memory that its twin leaves: control, loss
+// scale, journal, scalars and records, bit for bit, for whole and damaged
+// records.
 
 #include "kernels/device/step_gate.h"
 
@@ -40,7 +41,7 @@ class PinnedMemory {
 // One rank's memory on the device, and beside it the twin's on the host.
 class StepGatePair {
  public:
-  explicit StepGatePair(const GateContext& shape)
+  explicit StepGatePair(const GateContext& shape, bool scales_loss = false)
       : shape_(shape),
         twin_(shape.world, shape.depth),
         inputs_(shape.depth * sizeof(StepRecord)),
@@ -49,7 +50,10 @@ class StepGatePair {
         control_(std::vector{StepControl{}}),
         norm_(std::vector{FiniteCheck{}}),
         record_(std::vector{StepRecord{}}),
-        scalars_(std::vector{VerdictScalars{}}) {}
+        scalars_(std::vector{VerdictScalars{}}),
+        loss_scale_(std::vector{LossScale{}}) {
+    twin_.scales_loss = scales_loss;
+  }
 
   GateMemory& twin() { return twin_; }
   GateContext host() { return twin_.ContextOf(shape_); }
@@ -59,6 +63,7 @@ class StepGatePair {
     context.stop = stop_.as<uint32_t>();
     context.inputs = inputs_.as<StepRecord>();
     context.journal = journal_.as<void>();
+    if (twin_.scales_loss) context.loss_scale = loss_scale_.data();
     return context;
   }
 
@@ -101,6 +106,7 @@ class StepGatePair {
     gpu::Synchronize();
     const StepControl control = control_.Values()[0];
     EXPECT_EQ(std::memcmp(&control, &twin_.control, sizeof control), 0);
+    EXPECT_EQ(loss_scale_.Values()[0], twin_.loss_scale);
     const VerdictScalars scalars = scalars_.Values()[0];
     EXPECT_EQ(std::memcmp(&scalars, &twin_.scalars, sizeof scalars), 0);
     EXPECT_EQ(std::memcmp(journal_.as<void>(), twin_.journal.data(),
@@ -118,12 +124,14 @@ class StepGatePair {
   gpu::Row<FiniteCheck> norm_;
   gpu::Row<StepRecord> record_;
   gpu::Row<VerdictScalars> scalars_;
+  gpu::Row<LossScale> loss_scale_;
 };
 
 TEST(DeviceStepGateTest, WritesTheRecordsOfItsTwin) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 20; ++round) {
-    StepGatePair pair({.epoch = random(), .revision = random() % 9, .rank = 4});
+    StepGatePair pair({.epoch = random(), .revision = random() % 9, .rank = 4},
+                      /*scales_loss=*/round % 2 == 0);
     pair.SetInput(0, RandomInput(random, random()));
     if (round % 3 == 1) pair.SetInput(4, RandomInput(random, random()));
     if (round % 3 == 2) pair.Stop();
@@ -139,10 +147,13 @@ TEST(DeviceStepGateTest, DecidesAsItsTwin) {
   for (const int world : {1, 2, 31, 255, 256, 257, 1000}) {
     for (uint64_t seed = 0; seed < 2 * kFaults; ++seed) {
       std::mt19937_64 random(seed);
-      StepGatePair pair({.epoch = 3,
-                         .revision = 1,
-                         .world = world,
-                         .more_data_min = seed % 2 == 0 ? world : 0});
+      StepGatePair pair(
+          {.epoch = 3,
+           .revision = 1,
+           .world = world,
+           .more_data_min = seed % 2 == 0 ? world : 0,
+           .loss_scale_rule = {.growth_factor = 1.1, .growth_interval = 2}},
+          /*scales_loss=*/seed % 3 != 0);
       bool alive = true;
       for (uint64_t step = 0; alive && step < 6; ++step) {
         const StepControl at = pair.twin().control;

@@ -35,9 +35,13 @@ class Job {
                                             .flags = StepRecord::kMoreData}) {
     for (int rank = 0; rank < shape_.world; ++rank) SetInput(rank, step, input);
   }
-  void SetInput(int rank, uint64_t step, StepRecord input) {
-    SealStepInput(context(rank), step, &input);
-    memory_[rank].inputs[step % shape_.depth] = input;
+  void SetInput(int rank, uint64_t step, const StepRecord& input) {
+    SetInput(context(rank), step, input);
+  }
+  void SetInput(const GateContext& context, uint64_t step,
+                StepRecord input = {.samples = 1}) {
+    SealStepInput(context, step, &input);
+    memory_[context.rank].inputs[step % shape_.depth] = input;
   }
 
   void Write(int rank) {
@@ -110,6 +114,138 @@ TEST(StepGateTest, ElementsThatAreNotFiniteForbidTheUpdateNotTheStep) {
   EXPECT_EQ(job.entry(0, 0)->non_finite, 5u);
   EXPECT_EQ(job.at(0).control.failed, 0u);
 }
+
+// --- The loss scale ----------------------------------------------------------
+
+// The ranks of a job whose devices scale the loss.
+class ScalingJob : public Job {
+ public:
+  explicit ScalingJob(GateContext shape = ShapeOf(2)) : Job(shape) {
+    for (int rank = 0; rank < shape.world; ++rank) {
+      at(rank).scales_loss = true;
+      at(rank).loss_scale = {.scale = 256};
+    }
+  }
+
+  static GateContext ShapeOf(uint64_t growth_interval) {
+    GateContext shape = kShape;
+    shape.loss_scale_rule = {.growth_interval = growth_interval};
+    return shape;
+  }
+
+  // Whether all ranks commit.
+  bool Step(uint64_t step, const StepRecord& input = {
+                               .samples = 1, .flags = StepRecord::kMoreData}) {
+    SetInputs(step, input);
+    WriteAll();
+    return GateAll();
+  }
+  bool GateAll() {
+    bool all = true;
+    for (int rank = 0; rank < kShape.world; ++rank) all &= Gate(rank);
+    return all;
+  }
+  void ExpectScale(const LossScale& scale) {
+    for (int rank = 0; rank < kShape.world; ++rank) {
+      EXPECT_EQ(at(rank).loss_scale, scale) << "rank " << rank;
+    }
+  }
+};
+
+TEST(StepGateTest, AStepIsUnscaledByTheScaleThatItUsed) {
+  ScalingJob job;
+  job.at(2).norm.sum_of_squares = 4.0 * 256 * 256;
+  EXPECT_TRUE(
+      job.Step(0, {.samples = 1,
+                   .flags = StepRecord::kMoreData | StepRecord::kHasMaxNorm,
+                   .max_norm = 0.5}));
+  // Norm 2, clipped to 0.5.
+  EXPECT_EQ(job.at(0).scalars.clip, 0.25 / 256);
+  job.ExpectScale({.scale = 256, .steps_without_overflow = 1});
+  for (int rank = 0; rank < 3; ++rank) {
+    const StepRecord& record = job.entry(0, 0)->records()[rank];
+    EXPECT_EQ(record.inverse_scale, 1.0 / 256);
+    EXPECT_EQ(LossScaleOf(record), (LossScale{.scale = 256}));
+  }
+  EXPECT_TRUE(job.Step(1));
+  EXPECT_EQ(job.at(0).scalars.clip, 1.0 / 256);
+  job.ExpectScale({.scale = 512});
+  EXPECT_TRUE(job.Step(2));
+  EXPECT_EQ(job.at(0).scalars.clip, 1.0 / 512);
+}
+
+TEST(StepGateTest, AnOverflowOfAnyRankReducesTheScaleOfAll) {
+  ScalingJob job;
+  EXPECT_TRUE(job.Step(0));
+  job.at(1).norm.non_finite = 1;
+  EXPECT_TRUE(job.Step(1));
+  EXPECT_FALSE(MayUpdate(job.at(0).scalars));
+  job.ExpectScale({.scale = 128});
+  EXPECT_EQ(job.at(0).control.step, 2u);
+}
+
+TEST(StepGateTest, AStepThatFailsOrIsVoidKeepsTheScale) {
+  for (const bool fails : {false, true}) {
+    GateContext shape = ScalingJob::ShapeOf(2);
+    shape.more_data_min = 3;
+    ScalingJob job(shape);
+    // The last one with data, unless the next is to fail.
+    const StepRecord data{.flags = StepRecord::kMoreData};
+    EXPECT_TRUE(job.Step(0, fails ? data : StepRecord{}));
+    job.at(1).stop = fails ? 1 : 0;
+    job.at(0).norm.non_finite = fails ? 0 : 3;
+    EXPECT_FALSE(job.Step(1));
+    job.ExpectScale({.scale = 256, .steps_without_overflow = 1});
+    EXPECT_EQ(job.entry(0, 1)->outcome,
+              fails ? StepOutcome::kFailed : StepOutcome::kVoid);
+  }
+}
+
+TEST(StepGateTest, RanksWithDifferentLossScalesDoNotCommit) {
+  const LossScaleRule other{.growth_interval = 3};
+  for (int what = 0; what < 4; ++what) {
+    ScalingJob job;
+    if (what == 0) job.at(1).loss_scale.scale = 128;
+    if (what == 1) job.at(1).loss_scale.steps_without_overflow = 1;
+    job.SetInputs(0);
+    if (what == 2) {
+      GateContext context = job.context(1);
+      context.loss_scale_rule = other;
+      job.SetInput(context, 0);
+    }
+    if (what == 3) {
+      GateContext context = job.context(1);
+      context.loss_scale = nullptr;
+      job.SetInput(context, 0);
+    }
+    job.WriteAll();
+    EXPECT_FALSE(job.GateAll()) << what;
+    EXPECT_EQ(job.entry(2, 0)->differing_rank, 1u) << what;
+    EXPECT_EQ(job.at(0).loss_scale, (LossScale{.scale = 256})) << what;
+  }
+}
+
+// What follows is what the records say.
+TEST(StepGateTest, MemoryThatIsWrittenBehindTheRecordDoesNotMatter) {
+  ScalingJob job;
+  job.SetInputs(0);
+  job.WriteAll();
+  job.at(1).loss_scale = {.scale = 2, .steps_without_overflow = 1};
+  EXPECT_TRUE(job.GateAll());
+  job.ExpectScale({.scale = 256, .steps_without_overflow = 1});
+}
+
+TEST(StepGateTest, WithoutALossScaleTheHostsIsATerm) {
+  Job job;
+  job.SetInputs(0, {.samples = 1, .inverse_scale = 0.5});
+  job.WriteAll();
+  EXPECT_TRUE(job.Gate(0));
+  EXPECT_EQ(job.at(0).scalars.clip, 0.5);
+  EXPECT_EQ(job.entry(0, 0)->records()[1].loss_scale, 0u);
+  EXPECT_EQ(job.at(0).loss_scale, LossScale{});
+}
+
+// --- Damage ------------------------------------------------------------------
 
 TEST(StepGateTest, NoDamagedRecordPassesAndNoLaterStepDoes) {
   for (uint64_t seed = 0; seed < 700; ++seed) {

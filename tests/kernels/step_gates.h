@@ -24,6 +24,7 @@ struct GateMemory {
     context.stop = &stop;
     context.inputs = inputs.data();
     context.journal = journal.data();
+    if (scales_loss) context.loss_scale = &loss_scale;
     return context;
   }
 
@@ -34,6 +35,8 @@ struct GateMemory {
   FiniteCheck norm;
   StepRecord own;
   VerdictScalars scalars;
+  bool scales_loss = false;
+  LossScale loss_scale;
 };
 
 // The host's fields of a record; equal terms for equal `terms`.
@@ -52,7 +55,8 @@ inline StepRecord RandomInput(std::mt19937_64& random, uint64_t terms) {
   return record;
 }
 
-// A valid record of each rank, as they are gathered.
+// A valid record of each rank, as they are gathered. With a loss scale in the
+// context, which is in memory of the host, all have used it.
 inline std::vector<StepRecord> RandomRecords(std::mt19937_64& random,
                                              const GateContext& context,
                                              const StepControl& control) {
@@ -63,6 +67,11 @@ inline std::vector<StepRecord> RandomRecords(std::mt19937_64& random,
     record.norm_squared = static_cast<double>(random() % 1'000'003) / 7;
     record.non_finite = random() % 16 == 0 ? random() % 9 : 0;
     record.id = StepRecordId(context, control);
+    if (context.loss_scale != nullptr) {
+      record.flags |= StepRecord::kScalesLoss;
+      record.loss_scale_rule = 1;
+      TakeLossScale(context, &record);
+    }
     record.checksum = ChecksumOf(record, rank);
     records.push_back(record);
   }

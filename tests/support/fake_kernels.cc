@@ -232,6 +232,7 @@ class FakeKernels final : public KernelApi {
     context.stop = At(const_cast<const uint32_t*>(context.stop));
     context.inputs = At(context.inputs);
     context.journal = At(context.journal);
+    context.loss_scale = At(context.loss_scale);
     return context;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {

@@ -28,7 +28,7 @@
 // docs/gradients.md describes what a step computes, and each mode: "Negotiated
 // mode", "Reduce-scatter mode", "Reproducible leaves", "Uneven data", "Buckets
 // that move", "Overlap", "Half-precision wire types", "Device memory", "Steps
-// in flight", "Captured steps".
+// in flight", "Captured steps", "A loss scale on the device".
 //
 // Threads: Submit may be called from any thread, for one parameter by one
 //          thread at a time. All other calls are made from one thread, with no
@@ -64,6 +64,7 @@
 #include "lockstep/dtype.h"
 #include "lockstep/export.h"
 #include "lockstep/job_options.h"
+#include "lockstep/loss_scale.h"
 #include "lockstep/parameter_state.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
@@ -108,7 +109,7 @@ struct FinishOptions {
   // rank of the world.
   double samples = 0;
   // 1 / loss scale, more than 0; the global norm is multiplied by it. Equal on
-  // all ranks.
+  // all ranks. 1 with ScaleLossOnDevice: the device knows its scale.
   double inverse_scale = 1;
   bool more_data = true;  // this rank has another batch
   // Gradients are sums over samples: the global norm and UpdateFactor refer to
@@ -164,6 +165,16 @@ class LOCKSTEP_EXPORT GradientSync {
   // (unknown parameter or suffix).
   absl::Status SetSliceMemory(ParameterId parameter, const std::string& suffix,
                               void* data);
+
+  // Keeps the loss scale in device memory, where the device changes it from
+  // step to step (lockstep/loss_scale.h): for jobs whose device decides, which
+  // have transport: nccl and no reproducible.leaves. Once, before Seal, on all
+  // ranks with the same options; scales are rounded to f32. Every step's
+  // gradients are then of a loss that was multiplied by the scale at
+  // DeviceLossScale. Errors: InvalidArgument (options), FailedPrecondition (the
+  // host decides, which Seal may find too: use LossScaler; a second call; after
+  // Seal).
+  absl::Status ScaleLossOnDevice(const LossScaler::Options& options = {});
 
   // Agrees with all ranks on the parameters and the plan, and connects the data
   // plane. Blocks until every rank has done so. Errors: InvalidArgument
@@ -229,6 +240,27 @@ class LOCKSTEP_EXPORT GradientSync {
   absl::StatusOr<absl::Span<T>> Value(ParameterId parameter) {
     return ViewAs<T>(ValueBytes(parameter, sizeof(T), kIsCount<T>));
   }
+
+  // ScaleLossOnDevice only: where kernels read the scale, in device memory, as
+  // long as this object. Errors: FailedPrecondition (before Seal; without
+  // ScaleLossOnDevice).
+  absl::StatusOr<const LossScale*> DeviceLossScale() const;
+
+  // ScaleLossOnDevice only: the scale of the step step(), behind all steps of
+  // which the host has seen the verdict, or that Recover has rolled forward;
+  // initially initial_scale. With steps in flight the device is ahead of it,
+  // and Verdict::next_loss_scale belongs to a known step. Errors: as
+  // DeviceLossScale.
+  absl::StatusOr<LossScale> GetLossScale() const;
+
+  // ScaleLossOnDevice only: continues with the scale of a checkpoint, or of an
+  // epoch that has ended. Between two steps, with none in flight, on all ranks
+  // with the same value: else the next step is committed on no rank, and the
+  // epoch ends (Aborted). On return the device has it. Errors: InvalidArgument
+  // (not between scale_min and scale_max), and without effect
+  // FailedPrecondition (as DeviceLossScale; a step is in progress); as a step
+  // call does.
+  absl::Status SetLossScale(const LossScale& scale);
 
   // --- Every step ---
 

@@ -14,10 +14,12 @@
 #define LOCKSTEP_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lockstep/command.h"
 #include "lockstep/export.h"
+#include "lockstep/loss_scale.h"
 
 namespace lockstep {
 
@@ -50,9 +52,14 @@ struct LOCKSTEP_EXPORT Verdict {
   // there is none, or if ranks have different ones.
   uint64_t command_word = 0;
   int world_size = 1;
-  double inverse_scale = 1;  // as given to Finish
-  bool per_sample = false;   // as given to Finish
+  // As given to Finish, or 1 / the loss scale that the device had in the step
+  // (loss_scale.h).
+  double inverse_scale = 1;
+  bool per_sample = false;  // as given to Finish
   Ending ending = Ending::kNone;
+  // With a loss scale on the device: that of the next step. A program that
+  // keeps it with its step number has what SetLossScale needs in a later epoch.
+  std::optional<LossScale> next_loss_scale;
 
   // By ParameterId::index: whether any rank of this rank's reduction group
   // contributed a gradient of the parameter in this step. Otherwise the reduced
@@ -108,7 +115,8 @@ struct LOCKSTEP_EXPORT Verdict {
 //   if (scaler.Update(*verdict))
 //     optimizer.Step(verdict->UpdateFactor(max_norm));
 //
-// It depends on verdicts only, so all ranks have the same scale.
+// It depends on verdicts only, so all ranks have the same scale. Where the
+// device decides, GradientSync::ScaleLossOnDevice needs no host for it.
 class LOCKSTEP_EXPORT LossScaler {
  public:
   struct Options {

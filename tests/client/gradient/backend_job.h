@@ -39,6 +39,8 @@ class BackendJob {
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     int run_ahead = 0;
+    // A rank's loss scale on its device.
+    std::function<std::optional<DeviceLossScale>(int rank)> loss_scale = {};
     Decorate decorate = {};
     // Wraps each communicator of a rank; no memory is registered with wrapped
     // communicators.
@@ -212,6 +214,7 @@ class BackendJob {
       engine.names.push_back(parameter.name);
     }
     if (options.wrap) engine.register_buffer = nullptr;
+    if (options.loss_scale) engine.loss_scale = options.loss_scale(rank);
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (size_t c = 0; c < all.size(); ++c) {
       std::unique_ptr<Communicator> communicator = std::move(all[c][rank]);

@@ -34,7 +34,10 @@ class WrongCallsTest : public NegotiatedJob {
          {sync.Gradient<float>(w).status(), sync.Value<float>(w).status(),
           sync.Slice(w).status(), sync.Submit(w), sync.AwaitParameter(w),
           sync.GatherParameters(), sync.BeginPass({w}), sync.NoSync().status(),
-          sync.Finish().status()}) {
+          sync.Finish().status(), sync.DeviceLossScale().status(),
+          sync.GetLossScale().status(), sync.SetLossScale({}),
+          // The host decides.
+          sync.ScaleLossOnDevice()}) {
       EXPECT_EQ(early.code(), absl::StatusCode::kFailedPrecondition) << early;
     }
     EXPECT_EQ(sync.Register({.name = "w"}).status().code(),
@@ -65,8 +68,12 @@ TEST_F(WrongCallsTest, EndAsAStatusThatNamesTheParameter) {
                     HasSubstr(absl::StrCat("no parameter ", index)));
       }
     }
-    EXPECT_EQ(sync.Value<float>(device.ids[0]).status().code(),
-              absl::StatusCode::kFailedPrecondition);
+    for (const absl::Status& other_mode :
+         {sync.Value<float>(device.ids[0]).status(),
+          sync.DeviceLossScale().status(), sync.GetLossScale().status(),
+          sync.SetLossScale({})}) {
+      EXPECT_EQ(other_mode.code(), absl::StatusCode::kFailedPrecondition);
+    }
     // Nothing has changed, and settings from before Seal persist.
     const float gradient[] = {2, 4, 6};
     LOCKSTEP_TEST_TRY(sync.Submit(device.ids[0], gradient, sizeof gradient));

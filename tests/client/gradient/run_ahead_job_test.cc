@@ -1,5 +1,5 @@
-// Whole jobs with steps in flight: GradientSync, the session and the real
-// coordinator core, on fake GPUs.
+// Whole jobs with steps in flight, whose devices scale the loss: GradientSync,
+// the session and the real coordinator core, on fake GPUs.
 
 #include <algorithm>
 #include <atomic>
@@ -21,11 +21,13 @@
 #include "lockstep/captured_step.h"
 #include "lockstep/gradient_sync.h"
 #include "lockstep/state_replicas.h"
+#include "tests/client/gradient/loss_model.h"
 #include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::session {
 namespace {
 
+using gradient::LossModel;
 using testing::IsEmpty;
 using transport::nccl::CudaStream;
 
@@ -38,7 +40,16 @@ constexpr ReduceOp kOfThree = ReduceOp::kSum;
 constexpr ReduceOp kOfAny = ReduceOp::kMean;
 constexpr int kWorld = 3;
 
-// Each element of a parameter's gradient.
+// Each fifth step is not finite, because of one rank. Where all ranks compute
+// the same, they do so as rank 0.
+bool Overflows(int64_t step, ReduceOp op) {
+  return step % 5 == 3 && (op == kOfThree || step % 2 == 1);
+}
+int OverflowingRank(int64_t step, ReduceOp op) {
+  return op == kOfThree ? static_cast<int>(step / 5 % kWorld) : 0;
+}
+
+// Each element of a parameter's gradient, of the loss before it is scaled.
 float GradientOf(int rank, int64_t step, int parameter) {
   return static_cast<float>((rank + 1) * (step + 1) + parameter);
 }
@@ -48,11 +59,15 @@ struct Model {
   std::vector<float> weights = std::vector<float>(kParameters);
   int64_t step = 0;
   int64_t draws = 0;  // one for each step, as its forward pass begins
+  LossScale loss_scale = LossModel{}.scale();
 
   static Model After(int64_t steps, ReduceOp op = kOfThree) {
-    Model model{.step = steps, .draws = steps};
+    LossModel loss;
+    for (int64_t step = 0; step < steps; ++step) loss.Pass(Overflows(step, op));
+    Model model{.step = steps, .draws = steps, .loss_scale = loss.scale()};
     for (int p = 0; p < kParameters; ++p) {
       for (int64_t step = 0; step < steps; ++step) {
+        if (Overflows(step, op)) continue;
         for (int rank = 0; rank < (op == kOfThree ? kWorld : 1); ++rank) {
           model.weights[p] += GradientOf(rank, step, p);
         }
@@ -65,6 +80,8 @@ struct Model {
 
 std::ostream& operator<<(std::ostream& out, const Model& model) {
   return out << "step " << model.step << ", " << model.draws << " draws, "
+             << "loss scale " << model.loss_scale.scale << " ("
+             << model.loss_scale.steps_without_overflow << "), "
              << testing::PrintToString(model.weights);
 }
 
@@ -84,6 +101,7 @@ class Program {
   ~Program() { (void)stream_->Synchronize(); }
 
   absl::Status Begin(ReduceOp op) {
+    op_ = op;
     rank_ = op == kOfThree ? session_.rank() : 0;
     sync_ = *GradientSync::Create(session_);
     for (int p = 0; p < kParameters; ++p) {
@@ -92,12 +110,22 @@ class Program {
       if (!id.ok()) return id.status();
       ids_.push_back(*id);
     }
-    absl::Status sealed = sync_->Seal();
+    EXPECT_TRUE(absl::IsInvalidArgument(
+        sync_->ScaleLossOnDevice({.growth_interval = 0})));
+    absl::Status sealed = sync_->ScaleLossOnDevice(LossModel::kOptions);
+    EXPECT_TRUE(absl::IsFailedPrecondition(sync_->ScaleLossOnDevice()));
+    if (sealed.ok()) sealed = sync_->Seal();
+    if (!sealed.ok()) return sealed;
+    EXPECT_TRUE(absl::IsFailedPrecondition(sync_->ScaleLossOnDevice()));
+    loss_scale_ = gpus_.Reach(*sync_->DeviceLossScale());
     sync_->OnMoved([this] {
       EXPECT_EQ(run_ahead_, 0u) << "each step has its views anyway";
     });
     return sealed;
   }
+
+  // Goes on with the loss scale that the model has.
+  absl::Status Restore() { return sync_->SetLossScale(model_.loss_scale); }
 
   // The step behind those in flight.
   absl::Status Enqueue(bool more = true) {
@@ -116,7 +144,7 @@ class Program {
     in_flight_.pop_front();
     if (verdict.ok()) {
       EXPECT_EQ(verdict->step, static_cast<uint64_t>(model_.step));
-      model_.step += 1;
+      Pass(*verdict);
     }
     return verdict;
   }
@@ -149,11 +177,13 @@ class Program {
     (void)stream_->Synchronize();
     auto recovery = session_.Recover();
     if (!recovery.ok() || !recovery->verdict) return recovery;
-    for (int p = 0; p < kParameters; ++p) {
+    const auto factor =
+        static_cast<float>(recovery->verdict->UpdateFactor(kNoLimit));
+    for (int p = 0; p < kParameters && recovery->verdict->finite; ++p) {
       model_.weights[p] +=
-          *gpus_.Reach(sync_->Gradient<float>(ids_[p])->data());
+          factor * *gpus_.Reach(sync_->Gradient<float>(ids_[p])->data());
     }
-    model_.step += 1;
+    Pass(*recovery->verdict);
     return recovery;
   }
 
@@ -167,11 +197,24 @@ class Program {
     return false;
   }
 
+  void Pass(const Verdict& verdict) {
+    EXPECT_EQ(verdict.finite, !Overflows(model_.step, op_));
+    EXPECT_EQ(verdict.inverse_scale, 1.0 / model_.loss_scale.scale);
+    model_.loss_scale = *verdict.next_loss_scale;
+    model_.step += 1;
+  }
+
+  // A gradient of the loss before it is scaled.
+  float Loss(int64_t step, int parameter) const {
+    const bool overflows =
+        Overflows(step, op_) && OverflowingRank(step, op_) == rank_;
+    return overflows && parameter == 1 ? std::numeric_limits<float>::infinity()
+                                       : GradientOf(rank_, step, parameter);
+  }
+
   absl::StatusOr<PendingVerdict> Eager(int64_t step,
                                        const FinishOptions& options) {
-    return Calls(options, [=, rank = rank_](int p) {
-      return GradientOf(rank, step, p);
-    });
+    return Calls(options, [=, this](int p) { return Loss(step, p); });
   }
 
   // A graph reads its batch, the number of the step, where its capture did.
@@ -192,8 +235,7 @@ class Program {
     size_t calls = 0;
     auto graph = sync_->Capture(*stream_, [&]() -> absl::Status {
       const int64_t* const batch = &batches_[calls++];
-      auto pending = Calls(
-          {}, [=, rank = rank_](int p) { return GradientOf(rank, *batch, p); });
+      auto pending = Calls({}, [=, this](int p) { return Loss(*batch, p); });
       if (pending.ok()) captured_.push_back(*std::move(pending));
       return pending.status();
     });
@@ -202,7 +244,7 @@ class Program {
     return absl::OkStatus();
   }
 
-  // The calls of a step, and its update; the kernels compute `gradient_of`.
+  // The calls of a step, and its update; the kernels scale `gradient_of`.
   absl::StatusOr<PendingVerdict> Calls(
       const FinishOptions& options,
       const std::function<float(int parameter)>& gradient_of) {
@@ -213,8 +255,9 @@ class Program {
       views_.insert(view->data());
       float* const to = gpus_.Reach(view->data());
       reduced.push_back(to);
-      absl::Status done =
-          Enqueue([=] { std::fill_n(to, 100, gradient_of(p)); });
+      absl::Status done = Enqueue([=, scale = loss_scale_] {
+        std::fill_n(to, 100, scale->scale * gradient_of(p));
+      });
       if (done.ok()) done = sync_->Submit(ids_[p], *stream_);
       if (!done.ok()) return done;
     }
@@ -223,7 +266,10 @@ class Program {
     const VerdictScalars* const scalars = gpus_.Reach(pending->scalars());
     absl::Status done = Enqueue([=, weights = model_.weights.data()] {
       if (!MayUpdate(*scalars)) return;
-      for (int p = 0; p < kParameters; ++p) weights[p] += reduced[p][99];
+      const auto factor = static_cast<float>(scalars->clip);
+      for (int p = 0; p < kParameters; ++p) {
+        weights[p] += factor * reduced[p][99];
+      }
     });
     if (!done.ok()) return done;
     return pending;
@@ -239,8 +285,10 @@ class Program {
   Model& model_;
   const size_t run_ahead_;
   const bool is_captured_;
+  ReduceOp op_ = kOfThree;
   int rank_ = 0;
-  std::vector<int64_t> batches_;  // one for each graph
+  const LossScale* loss_scale_ = nullptr;  // the device's
+  std::vector<int64_t> batches_;           // one for each graph
   const std::unique_ptr<CudaStream> stream_;
   std::unique_ptr<GradientSync> sync_;
   std::vector<ParameterId> ids_;
@@ -409,11 +457,17 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     ready.Update(session.RegisterScalar("step", &model.step).status());
     const auto draws = session.RegisterScalar("draws", &model.draws);
     ready.Update(session.SetStepScoped(*draws));
+    LossScale& scale = model.loss_scale;
+    ready.Update(session.RegisterScalar("scale", &scale.scale).status());
+    ready.Update(
+        session.RegisterScalar("scale_steps", &scale.steps_without_overflow)
+            .status());
     if (!ready.ok()) return ready;
 
     Program program(&job_, tables, &session, &model, is_captured());
     ready = program.Begin(op_);
     if (ready.ok()) ready = replicas->Resume().status();
+    if (ready.ok()) ready = program.Restore();
     if (ready.ok()) ready = Train(worker, session, program, model);
     if (ready.ok()) return session.Leave();
     if (absl::IsUnknown(ready)) return ready;
