@@ -1,10 +1,10 @@
-// The transport between GPUs: NCCL, called by one launch thread; others end
-// communicators.
+// The transport between GPUs: NCCL, called by the threads that enqueue; others
+// end communicators.
 //
 // The handle of a group's first rank contains NCCL's unique id of the group.
 // The other ranks' handles contain only their rank.
 //
-//   Communicator ─QueuedOp─▶ Launcher (one thread) ─▶ CommState ─▶ NCCL, CUDA
+//   Communicator ─▶ Launcher (one order per device) ─▶ CommState ─▶ NCCL, CUDA
 //        └── CudaStream: what the operation waits for, and what waits for it
 //
 // In addition to communicator.h: operations need a CudaStream. All ranks must
@@ -14,7 +14,7 @@
 // and the coordinator reports lost ranks. An abort ends every communicator of
 // the process's transport (launcher.h). Sums are made in NCCL's order.
 //
-// Threads: "ls-launch", one per transport, and "ls-reclaim", for each end of
+// Threads: "ls-watch", one per transport, and "ls-reclaim", for each end of
 //          communicators. A process makes one transport.
 // Errors:  in addition to transport.h, FailedPrecondition if there is no GPU
 //          (with the reason) or NCCL is too old, and from Prepare if this

@@ -4,9 +4,8 @@
 // compiles and is tested without it. cuda_runtime.cc compares them with nccl.h
 // where that exists.
 //
-// Threads: one launch thread per device makes all calls (launcher.h), except
-// for
-//          aborting and destroying, which others do (reclaimer.h).
+// Threads: any, one call of a communicator at a time (CommState::NcclCall),
+//          beside which CommAbort and CommGetAsyncError may be called.
 // Errors:  NCCL's numbers; Check (gpu_status.h) converts them to a Status.
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_NCCL_API_H_
@@ -106,8 +105,7 @@ class NcclApi {
     return kLacks;
   }
   virtual NcclResult CommDeregister(NcclComm, void*) { return kLacks; }
-  // All ranks call it together, with the same number of bytes; the handle is
-  // written until the communicator is ready. Success with a null handle if no
+  // All ranks call it together, with the same number of bytes. Success with a null handle if no
   // window is possible; before 2.29 a window may be only a local registration.
   virtual NcclResult CommWindowRegister(NcclComm, void*, size_t, NcclWindow*,
                                         int) {

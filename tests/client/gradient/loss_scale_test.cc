@@ -342,7 +342,7 @@ TEST(LossScaleCallsTest, AStepInProgressKeepsItsScale) {
     made.arrive_and_wait();  // memory waits for the device
     if (r == 0) {
       backend.gpus().StallUntil(
-          *static_cast<transport::nccl::CudaStream&>(*stream).Ready(),
+          static_cast<transport::nccl::CudaStream&>(*stream).handle(),
           [&] { return refused == kRanks; });
     }
     ASSERT_EQ(engine.Submit(1, gradient.data(), gradient.bytes(), stream.get()),

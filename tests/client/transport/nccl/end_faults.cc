@@ -65,16 +65,25 @@ class AbortsInACall final : public HoldsEnds {
   }
 };
 
-// Frees what it has aborted though a call may still use it.
+// Frees two that it has aborted though a call may still use them.
 class FreesUnderACall final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
   Result CommAbort(Comm comm) override {
     const Result aborted = inner_->CommAbort(comm);
-    inner_->GroupEnd();
-    inner_->GroupStart();
+    if (++aborts_ == 2) {
+      inner_->GroupEnd();
+      inner_->GroupStart();
+    }
     return aborted;
   }
+  Result GroupEnd() override {
+    aborts_ = 0;
+    return inner_->GroupEnd();
+  }
+
+ private:
+  inline static thread_local int aborts_ = 0;
 };
 
 // One abort after the other, on one thread.

@@ -315,23 +315,26 @@ class AbortsAlone final : public ForwardingNccl {
   }
 };
 
+// Aborts each communicator behind the next one.
 class AbortsTheVerdictLast final : public ForwardingNccl {
  public:
   using ForwardingNccl::ForwardingNccl;
   Result CommAbort(Comm comm) override {
-    aborts_.push_back(comm);
-    return Result::kSuccess;
+    if (held_ == nullptr) {
+      held_ = comm;
+      return Result::kSuccess;
+    }
+    const Result aborted = inner_->CommAbort(comm);
+    inner_->CommAbort(std::exchange(held_, nullptr));
+    return aborted;
   }
   Result GroupEnd() override {
-    while (!aborts_.empty()) {
-      inner_->CommAbort(aborts_.back());
-      aborts_.pop_back();
-    }
+    if (held_ != nullptr) inner_->CommAbort(std::exchange(held_, nullptr));
     return inner_->GroupEnd();
   }
 
  private:
-  inline static thread_local std::vector<Comm> aborts_;
+  inline static thread_local Comm held_ = nullptr;
 };
 
 class ForgetsToAbort final : public ForwardingNccl {
