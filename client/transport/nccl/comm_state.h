@@ -190,7 +190,7 @@ class CommState {
   CudaStreamHandle stream_ = nullptr;
   std::byte* token_ = nullptr;
 
-  // Of the operation that is being enqueued.
+  // State of the operation that is being enqueued.
   bool captured_ = false;
   size_t rows_taken_ = 0;
   std::vector<void*> graphs_own_;  // freed inside the graph

@@ -105,8 +105,9 @@ class NcclApi {
     return kLacks;
   }
   virtual NcclResult CommDeregister(NcclComm, void*) { return kLacks; }
-  // All ranks call it together, with the same number of bytes. Success with a null handle if no
-  // window is possible; before 2.29 a window may be only a local registration.
+  // All ranks call it together, with the same number of bytes. Success with a
+  // null handle if no window is possible; before 2.29 a window may be only a
+  // local registration.
   virtual NcclResult CommWindowRegister(NcclComm, void*, size_t, NcclWindow*,
                                         int) {
     return kLacks;

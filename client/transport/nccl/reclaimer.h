@@ -52,7 +52,7 @@ class Reclaimer {
   // the members have failed already. Does not block.
   void Abort(std::vector<ReclaimedComm> endings,
              std::shared_ptr<GraphList> graphs);
-  // Of a communicator that nothing uses and whose operations have run. Waits
+  // For a communicator that nothing uses and whose operations have run. Waits
   // until NCCL has finalized it; if that fails or takes longer than `patience`,
   // because a peer is lost, it is aborted.
   void Destroy(const ReclaimedComm& ending, absl::Duration patience);

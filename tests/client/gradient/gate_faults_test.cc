@@ -135,10 +135,10 @@ class EndingJob {
                         .shape = {3},
                         .op = is_mean() ? ReduceOp::kMean : ReduceOp::kSum}},
         .run_ahead = run_ahead,
-        .decorate =
-            [fault](int, std::unique_ptr<transport::DeviceContext> inner) {
-              return Spoil(fault, std::move(inner));
-            }};
+        .decorate = [fault](int,
+                            std::unique_ptr<transport::DeviceContext> inner) {
+          return Spoil(fault, std::move(inner));
+        }};
   }
 
   bool in_views() const { return seed_ % 2 == 0; }
