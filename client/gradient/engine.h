@@ -173,9 +173,12 @@ class Engine {
   void ZeroGradients();
 
   // `stream` null: all Submits were without a stream, or the work on their
-  // streams has run or will run. The caller waits for the result.
+  // streams has run or will run. The caller waits for the result. `enqueued` is
+  // called with the step's launch once it is enqueued, before any wait for its
+  // verdict: a step that fails here may be rolled forward.
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Finish(
-      const FinishOptions& options, double max_norm, Stream* stream);
+      const FinishOptions& options, double max_norm, Stream* stream,
+      absl::FunctionRef<void(uint64_t)> enqueued = [](uint64_t) {});
 
   // --- A step as a CUDA graph (captured.h, engine_capture.cc) ---
 

@@ -44,7 +44,8 @@ absl::Status Engine::CheckFinish(const FinishOptions& options) {
 }
 
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
-    const FinishOptions& options, double max_norm, Stream* stream) {
+    const FinishOptions& options, double max_norm, Stream* stream,
+    absl::FunctionRef<void(uint64_t)> enqueued) {
   if (absl::Status over = ended(); !over.ok()) return over;
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
@@ -98,6 +99,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     return status;
   }
   if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
+  enqueued(verdict->launch);
   verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
     if (absl::Status joined = JoinVerdict(*stream, *verdict); !joined.ok()) {

@@ -411,11 +411,12 @@ absl::StatusOr<PendingVerdict> GradientSync::FinishOn(
   // digests.
   impl_->ReportValueDigests();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> pending =
-      impl_->engine().Finish(options, max_norm, stream);
+      impl_->engine().Finish(
+          options, max_norm, stream,
+          [this](uint64_t launch) { impl_->KeepStepScoped(launch); });
   if (!pending.ok()) {
     return impl_->Explained("GradientSync::Finish", pending.status());
   }
-  impl_->KeepStepScoped((*pending)->launch);
   return PendingVerdict(*std::move(pending));
 }
 

@@ -31,29 +31,6 @@ using transport::nccl::LaunchableGraph;
 
 constexpr size_t kCount = 5;
 
-// While it is held, it queues no reductions.
-class HeldNccl final : public fake::ForwardingNccl {
- public:
-  HeldNccl(std::shared_ptr<NcclApi> inner, const std::atomic<bool>* held)
-      : ForwardingNccl(std::move(inner)), held_(*held) {}
-  Result AllReduce(const void* in, void* out, size_t count, DType dtype, Op op,
-                   Comm comm, StreamHandle stream) override {
-    if (held_) queueing_.insert(comm);
-    return inner_->AllReduce(in, out, count, dtype, op, comm, stream);
-  }
-  Result CommGetAsyncError(Comm comm, Result* error) override {
-    const Result asked = inner_->CommGetAsyncError(comm, error);
-    if (held_ && queueing_.count(comm) > 0 && *error == Result::kSuccess) {
-      *error = Result::kInProgress;
-    }
-    return asked;
-  }
-
- private:
-  const std::atomic<bool>& held_;
-  std::set<Comm> queueing_;  // used by the launch thread
-};
-
 // Two ranks with a verdict's communicator and a gradient's. On each, one kernel
 // computes a gradient and another uses the mean.
 class GraphTest : public testing::TestWithParam<int> {
@@ -62,11 +39,7 @@ class GraphTest : public testing::TestWithParam<int> {
 
   GraphTest()
       : world_({.seed = static_cast<uint64_t>(GetParam()),
-                .residents_max = 1 + GetParam() % 2},
-               [this](int, transport::nccl::Tables* tables) {
-                 tables->nccl =
-                     std::make_shared<HeldNccl>(tables->nccl, &held_);
-               }),
+                .residents_max = 1 + GetParam() % 2}),
         verdict_(conformance::Connect(world_, kRanks, "verdict")),
         gradient_(conformance::Connect(world_, kRanks, "gradient")),
         apart_(conformance::Connect(world_, kRanks, "apart")) {
@@ -152,7 +125,6 @@ class GraphTest : public testing::TestWithParam<int> {
     }
   }
 
-  std::atomic<bool> held_ = false;
   FakeGpuWorld world_;
   std::vector<std::unique_ptr<Communicator>> verdict_, gradient_;
   std::vector<std::unique_ptr<Communicator>> apart_;  // not in the graph
@@ -296,26 +268,33 @@ TEST_P(GraphTest, SaysThatItsCommunicatorEndedAndHarmsNoOther) {
   EXPECT_THAT(world_.gpus().AbortsOf(0), IsEmpty());
 }
 
-// A pending launch counts as an operation of each communicator in the graph.
+// The stream has not come to the graph; the communicator of another group goes
+// on.
 TEST_P(GraphTest, ALaunchThatWaitsEndsWithItsCommunicator) {
   CaptureOnAll();
   std::vector<std::unique_ptr<Stream>> others;
   float before[kRanks] = {1, 1};
-  held_ = true;
+  std::atomic<bool> open{false};
   for (int rank = 0; rank < kRanks; ++rank) {
     others.push_back(world_.MakeStream(rank, "other"));
     EXPECT_TRUE(apart_[rank]
                     ->AllReduce(&before[rank], &before[rank], 1, DType::kF32,
                                 ReduceOp::kSum, *others[rank])
                     .ok());
+    world_.gpus().StallUntil(stream(rank).handle(),
+                             [&open] { return open.load(); });
     graphs_[rank]->Launch(stream(rank));
   }
+  std::thread opens([&] {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      while (world_.gpus().AbortsOf(rank).empty()) std::this_thread::yield();
+    }
+    open = true;
+  });
   CloseAll(gradient_);
+  opens.join();
   for (int rank = 0; rank < kRanks; ++rank) {  // this one only was aborted
     EXPECT_THAT(world_.gpus().AbortsOf(rank), testing::ElementsAre(1));
-  }
-  held_ = false;
-  for (int rank = 0; rank < kRanks; ++rank) {
     const absl::Status over = stream(rank).Synchronize();
     EXPECT_TRUE(absl::IsAborted(over)) << over;
     EXPECT_TRUE(others[rank]->Synchronize().ok());
