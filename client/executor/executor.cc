@@ -1,5 +1,6 @@
 #include "client/executor/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -70,6 +71,19 @@ void Executor::BeginStep(size_t lane) {
 
 // --- Readiness --------------------------------------------------------------
 
+// Several calls on one stream may have one event (KernelQueue::Mark). Without a
+// state it is complete already.
+void Executor::Add(Event event, std::vector<Event>* events) {
+  const auto is_known = [&](const Event& other) {
+    return other.state() == event.state();
+  };
+  if (event.state() == nullptr ||
+      std::any_of(events->begin(), events->end(), is_known)) {
+    return;
+  }
+  events->push_back(std::move(event));
+}
+
 absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
   bool advances = false;
   {
@@ -83,7 +97,7 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
           "%s in lane %s is ready again before the verdict of the step before",
           Describe(lane.transfers[ref.index]), lane.name));
     }
-    if (event.state() != nullptr) state.events.push_back(std::move(event));
+    Add(std::move(event), &state.events);
     state.pending -= 1;
     if (program_->lanes()[ref.lane].run != LaneRun::kDecided) {
       LaunchQueued();
@@ -104,11 +118,10 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
 }
 
 void Executor::AddEvent(plan::TransferRef ref, Event event) {
-  if (event.state() == nullptr) return;  // complete already
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
   const UnitRef unit = program_->UnitOf(ref);
-  lanes_[unit.lane].units[unit.unit].events.push_back(std::move(event));
+  Add(std::move(event), &lanes_[unit.lane].units[unit.unit].events);
 }
 
 // --- What may be launched ---------------------------------------------------
@@ -331,9 +344,9 @@ void Executor::Advance() {
       MutexLock lock(&mutex_);
       while (advancing_) advanced_.Wait(&mutex_);
       launch = TakeLaunch();
-      if (!launch.has_value()) return;
-      advancing_ = true;
+      advancing_ = launch.has_value();
     }
+    if (!launch.has_value()) return RunIfDue();
     const absl::StatusOr<Event> done = LaunchOnStream(*launch);
     MutexLock lock(&mutex_);
     advancing_ = false;

@@ -182,6 +182,7 @@ class Executor {
 
   absl::StatusOr<std::vector<std::unique_ptr<Stream>>> MakeStreams(
       const Program& program);
+  static void Add(Event event, std::vector<Event>* events);
   void BeginStep(size_t lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasPassed(const UnitRef& unit, uint64_t step) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

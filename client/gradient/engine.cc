@@ -438,7 +438,7 @@ absl::Status Engine::Deliver(const Delivery& delivery,
   } else if (store.LeavesOf(delivery.parameter) > 0) {
     store.AddLeaf(kernel_queue, delivery.parameter, nullptr, 1);
   }
-  Event done = kernel_queue.Done();
+  Event done = kernel_queue.Mark();
   if (!kernel_queue.status().ok()) return kernel_queue.status();
   if (delivery.submission.complete) {
     return MarkReady(delivery.parameter, true, std::move(done));

@@ -195,9 +195,10 @@ void Engine::NoteLeaves(const FinishOptions& options) {
 absl::Status Engine::JoinVerdict(Stream& stream,
                                  PendingVerdict::State& verdict) {
   if (gate_of_steps_ == nullptr) return GateStream(stream, verdict);
-  if (const auto decided = verdict.AwaitEnqueued()) stream.WaitFor(*decided);
-  if (verdict.stream_follows_device) return absl::OkStatus();
-  return verdict.AwaitResult();
+  const std::optional<Event> decided = verdict.AwaitEnqueued();
+  if (decided) stream.WaitFor(*decided);
+  const bool waits = !decided || !verdict.stream_follows_device;
+  return waits ? verdict.AwaitResult() : absl::OkStatus();
 }
 
 absl::Status Engine::GateStream(Stream& stream,

@@ -127,6 +127,10 @@ class DeviceContext {
 
     // An event: all calls so far are done.
     virtual Event Done() = 0;
+    // The same for a Queue's launch to wait for. On a device it may include
+    // what the stream gets until that launch, so that several calls on a stream
+    // cost one event.
+    virtual Event Mark() { return Done(); }
     virtual absl::Status status() const = 0;
   };
 

@@ -9,7 +9,9 @@
 //
 // Each call returns when its work is in the CUDA stream: what the caller
 // launches afterwards runs behind it. A call that returns an error may have
-// enqueued nothing: launch nothing that depends on it.
+// enqueued nothing: launch nothing that depends on it. NCCL's groups belong to
+// threads: make no call inside an ncclGroupStart of your own, or of another
+// library.
 //
 // Threads: one at a time. The CUDA stream and the session must outlive this
 //          object. The destructor waits for the work that the library enqueued.

@@ -349,12 +349,17 @@ class LOCKSTEP_EXPORT GradientSync {
   // Run in this step.
   absl::StatusOr<Verdict> Finish(const FinishOptions& options = {});
 
-  // As Finish, without waiting: later work on `stream` starts after the verdict
-  // and can read its scalars. The next step's Submits and Finish must be on
-  // that stream, or follow PendingVerdict::Wait. Several steps may be in flight
-  // on it; in device memory the Submits of a step wait for the verdict of the
-  // one run_ahead + 1 before. VerdictScalars::clip is UpdateFactor(max_norm);
-  // all ranks that call FinishAsync must pass the same max_norm.
+  // As Finish, without waiting for the verdict: later work on `stream` starts
+  // after it and can read its scalars. In device memory the call does wait for
+  // it where the host has to know it first: if gradients are in their views and
+  // the job has no run_ahead, and with reproducible.leaves; an error is then
+  // the step's, and later work must not write to the views. An error of the
+  // step is otherwise that of PendingVerdict::Wait, not of the stream. The next
+  // step's Submits and Finish must be on that stream, or follow
+  // PendingVerdict::Wait. Several steps may be in flight on it; in device
+  // memory the Submits of a step wait for the verdict of the one run_ahead + 1
+  // before. VerdictScalars::clip is UpdateFactor(max_norm); all ranks that call
+  // FinishAsync must pass the same max_norm.
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 

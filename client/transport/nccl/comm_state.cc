@@ -137,7 +137,13 @@ absl::Status CommState::Connect(const NcclUniqueId& id) {
       nccl.CommInitRankConfig(&comm, group_.size, id, group_.rank, &config),
       "CommInitRankConfig");
   const NcclCall call(this, comm);
-  done.Update(Check(nccl, nccl.GroupEnd(), "CommInitRankConfig", comm));
+  const NcclResult ended = nccl.GroupEnd();
+  done.Update(Check(nccl, ended, "CommInitRankConfig", comm));
+  if (done.ok() && ended == NcclResult::kInProgress) {
+    return absl::FailedPreconditionError(
+        "NCCL made a communicator that does not block, as NCCL_COMM_BLOCKING "
+        "asks: unset it");
+  }
   return done;
 }
 
@@ -407,6 +413,11 @@ void CommState::AddRunning(std::shared_ptr<CudaEvent> event,
 }
 
 // --- Watching ---
+
+bool CommState::in_call() const {
+  MutexLock lock(&mutex_);
+  return in_call_;
+}
 
 bool CommState::has_running() const {
   MutexLock lock(&mutex_);

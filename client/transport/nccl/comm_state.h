@@ -123,6 +123,7 @@ class CommState {
   // --- Watching ---
 
   bool has_running() const;
+  bool in_call() const;
 
   // Whether no added operation is still running. Operations that failed on the
   // device are not running: their streams' errors and device_error, the first,
@@ -143,7 +144,7 @@ class CommState {
   void FailRunning();
   // Blocks until nothing uses the communicator: no call, no open capture.
   void AwaitUnused();
-  // NCCL has seen the abort, or needs none: it enqueues nothing any more.
+  // Nothing is enqueued any more: it is aborted or finalized, and unused.
   void SetStopped() { stopped_ = true; }
   bool stopped() const { return stopped_; }
   // An open capture has operations of the communicator; false if it has ended.

@@ -225,6 +225,10 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     if (!used_ && mutex_ != nullptr) return Event();
     return stream_.Record();
   }
+  Event Mark() override {
+    if (mutex_ != nullptr || stream_.capture() != 0) return Done();
+    return stream_.Mark();
+  }
   absl::Status status() const override { return status_; }
 
  private:

@@ -59,6 +59,32 @@ bool StreamFence::Passed() {
   return false;
 }
 
+bool StreamMark::recorded() const {
+  MutexLock lock(&mutex_);
+  return recorded_;
+}
+
+// Whoever sees that it is not recorded has enqueued its work before it will be.
+absl::StatusOr<std::shared_ptr<CudaEvent>> StreamMark::Recorded() const {
+  MutexLock lock(&mutex_);
+  if (recorded_) return event_;
+  recorded_ = true;
+  if (tail_->Mark(&event_)) return event_;
+  recorded_ = false;
+  return absl::FailedPreconditionError(
+      "a stream with gradients of a step in progress is captured");
+}
+
+bool StreamMark::Done() const {
+  const auto event = Recorded();
+  return !event.ok() || CudaEventState(*event).Done();
+}
+
+absl::Status StreamMark::Wait(absl::Duration timeout) const {
+  const auto event = Recorded();
+  return event.ok() ? CudaEventState(*event).Wait(timeout) : event.status();
+}
+
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
   const DeviceScope scope(*cuda);
   CudaStreamHandle handle = nullptr;
@@ -99,11 +125,24 @@ void CudaStream::Join(const std::shared_ptr<CudaEvent>& event) {
                     "StreamWaitEvent"));
 }
 
+Event CudaStream::Mark() {
+  MutexLock lock(&mutex_);
+  if (mark_ == nullptr || mark_->recorded()) {
+    mark_ = std::make_shared<StreamMark>(tail_);
+  }
+  return Event(mark_);
+}
+
 Event CudaStream::Record() {
   return Event(std::make_shared<CudaEventState>(Now()));
 }
 
 void CudaStream::WaitFor(const Event& event) {
+  if (const auto mark = std::dynamic_pointer_cast<StreamMark>(event.state())) {
+    const auto recorded = mark->Recorded();
+    if (!recorded.ok()) return error_->Set(recorded.status());
+    return Join(*recorded);
+  }
   const auto mine = std::dynamic_pointer_cast<CudaEventState>(event.state());
   if (mine != nullptr) {
     const absl::StatusOr<bool> reached = mine->Reached();

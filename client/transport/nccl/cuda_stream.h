@@ -78,6 +78,31 @@ class StreamFence {
   bool marked_ = false;
 };
 
+// A point of a stream that is recorded when it is first needed, and then
+// includes what the stream has got until then: many may ask for it, and CUDA
+// records one event.
+//
+// Threads: any.
+class StreamMark final : public Event::State {
+ public:
+  explicit StreamMark(std::shared_ptr<StreamTail> tail)
+      : tail_(std::move(tail)) {}
+
+  bool recorded() const;
+  // Null: all of the stream's work has run, or never will. FailedPrecondition
+  // while the stream is captured.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> Recorded() const;
+
+  bool Done() const override;
+  absl::Status Wait(absl::Duration timeout) const override;
+
+ private:
+  const std::shared_ptr<StreamTail> tail_;
+  mutable Mutex mutex_;
+  mutable bool recorded_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::shared_ptr<CudaEvent> event_ ABSL_GUARDED_BY(mutex_);
+};
+
 class CudaStream final : public DeviceStream {
  public:
   // Creates and owns a CUDA stream. `cuda` must outlive it.
@@ -103,6 +128,10 @@ class CudaStream final : public DeviceStream {
   // As Synchronize, but returns the error so far without waiting.
   absl::Status TakeError() { return error_->Take(); }
 
+  // As Record, but recorded when the event is first needed, with what the
+  // stream has then. Not for a stream that is captured.
+  Event Mark();
+
   // An event after all work on the stream; null after an error, which is the
   // stream's.
   std::shared_ptr<CudaEvent> Now();
@@ -121,6 +150,8 @@ class CudaStream final : public DeviceStream {
   const bool owned_;
   const std::shared_ptr<StreamTail> tail_;
   const std::shared_ptr<FirstError> error_ = std::make_shared<FirstError>();
+  Mutex mutex_;
+  std::shared_ptr<StreamMark> mark_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace lockstep::transport::nccl

@@ -172,7 +172,9 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::Enqueue(
   Fail(*member, end.status());
   error->Set(member->status());
   // The stream goes on behind what is on the device already.
-  return member->Mark(captured);
+  auto enqueued = member->Mark(captured);
+  if (enqueued.ok() && !captured) member->AddRunning(*enqueued, error);
+  return enqueued;
 }
 
 void Launcher::Fail(CommState& member, const absl::Status& error) {
@@ -207,7 +209,8 @@ void Launcher::Run() {
 bool Launcher::HasWork() {
   return !awaits_.empty() ||
          std::any_of(members_.begin(), members_.end(), [](const auto& member) {
-           return !member->ended() && member->has_running();
+           return !member->ended() &&
+                  (member->has_running() || member->in_call());
          });
 }
 
@@ -216,10 +219,10 @@ bool Launcher::HasWork() {
 void Launcher::Watch() {
   for (const auto& member : members()) {
     if (member->ended()) continue;
-    const bool idle = member->Idle();
+    const bool rests = member->Idle() && !member->in_call();
     absl::Status failed = member->device_error();
-    if (failed.ok() && !idle) failed = member->AsyncError();
-    if (!failed.ok()) Fail(*member, failed);
+    if (failed.ok() && !rests) failed = member->AsyncError();
+    if (!failed.ok() && !member->ended()) Fail(*member, failed);
   }
 }
 

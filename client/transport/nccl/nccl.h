@@ -13,6 +13,8 @@
 // waits for a lost peer waits until it is aborted: the plan is verified before,
 // and the coordinator reports lost ranks. An abort ends every communicator of
 // the process's transport (launcher.h). Sums are made in NCCL's order.
+// NCCL's groups belong to threads: a caller must not enqueue inside an
+// ncclGroupStart of its own, which would keep the operation from the device.
 //
 // Threads: "ls-watch", one per transport, and "ls-reclaim", for each end of
 //          communicators. A process makes one transport.

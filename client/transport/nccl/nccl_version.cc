@@ -5,7 +5,8 @@
 namespace lockstep::transport::nccl {
 namespace {
 
-constexpr int kOldest = 21800;
+// Since then an abort in an NCCL group frees nothing before the group's end.
+constexpr int kOldest = 22203;
 constexpr int kNoRestartFirst = 22803;
 constexpr int kNoRestartLast = 22808;
 

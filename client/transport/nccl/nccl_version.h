@@ -11,7 +11,7 @@
 
 namespace lockstep::transport::nccl {
 
-// FailedPrecondition for releases that lack required functions (before 2.18).
+// FailedPrecondition for releases that lack required functions (before 2.22.3).
 absl::Status CheckVersion(int version);
 
 // FailedPrecondition for the releases in which communicators cannot be made

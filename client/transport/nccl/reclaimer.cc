@@ -26,10 +26,10 @@ void Reclaimer::Abort(std::vector<ReclaimedComm> endings,
     (void)tables.nccl->GroupStart();
     for (const ReclaimedComm& ending : endings) {
       (void)tables.nccl->CommAbort(ending.comm);
-      ending.member->SetStopped();
     }
     for (const ReclaimedComm& ending : endings) {
       ending.member->AwaitUnused();
+      ending.member->SetStopped();
       graphs->DestroyThoseOf(*ending.member, *tables.cuda,
                              ending.member->status());
     }
@@ -80,6 +80,7 @@ class Finalizing {
 void Reclaimer::Destroy(const ReclaimedComm& ending, absl::Duration patience) {
   const auto finalizing = std::make_shared<Finalizing>();
   Run([nccl = tables_.nccl, ending, finalizing] {
+    ending.member->AwaitUnused();
     const NcclResult result = nccl->CommFinalize(ending.comm);
     if (!finalizing->Returned(result == NcclResult::kSuccess)) return;
     ending.member->SetStopped();

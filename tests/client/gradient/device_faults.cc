@@ -63,7 +63,13 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
                      const kernels::ElementRange& scaled,
                      std::span<const kernels::ElementRange> checked,
                      void* scratch, kernels::FiniteCheck* total) override {
-    to_.ScaleAndCheck(data, dtype, factor, scaled, checked, scratch, total);
+    if (fault_ != ComputeFault::kScalesApart) {
+      return to_.ScaleAndCheck(data, dtype, factor, scaled, checked, scratch,
+                               total);
+    }
+    to_.Scale(static_cast<std::byte*>(data) + scaled.offset * SizeOf(dtype),
+              dtype, factor, scaled.count);
+    to_.AddFiniteCheck(data, dtype, checked, scratch, total);
   }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,
@@ -109,6 +115,11 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
   Event Done() override {
     return fault_ == ComputeFault::kReadsBeforeTheCopyIsThere ? Event()
                                                               : to_.Done();
+  }
+  Event Mark() override {
+    const bool marks = fault_ != ComputeFault::kReadsBeforeTheCopyIsThere &&
+                       fault_ != ComputeFault::kAnEventForEachGradient;
+    return marks ? to_.Mark() : Done();
   }
   absl::Status status() const override { return to_.status(); }
 

@@ -18,6 +18,8 @@ enum class ComputeFault {
   kForgetsTheFlags,            // the flags in the bucket are not written
   kEverythingAside,            // all operations run on the side stream
   kIgnoresStop,                // the stop word is not set
+  kAnEventForEachGradient,     // a bucket waits for many events of a stream
+  kScalesApart,                // a mean has a pass of its own
   // With captured steps:
   kSaysWhatTheFirstStepSaid,  // every record has the first launch's input
   kAlwaysCommits,             // the scalars do, whatever the gate says

@@ -110,7 +110,8 @@ TEST_F(ChooseDeviceTest, RefusesADeviceThatIsNotThere) {
 
 TEST(NcclVersionTest, RefusesWhatIsTooOldAndWhatCannotBeginAgain) {
   EXPECT_FALSE(CheckVersion(21703).ok());
-  EXPECT_TRUE(CheckVersion(21800).ok());
+  EXPECT_TRUE(CheckVersion(22203).ok());
+  EXPECT_FALSE(CheckVersion(22105).ok());
   for (int version : {22802, 22809, 22900}) {
     EXPECT_TRUE(CheckRestart(version).ok()) << version;
   }
