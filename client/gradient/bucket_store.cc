@@ -156,18 +156,36 @@ std::byte* BucketStore::ResidualOf(int parameter) const {
   return cast ? cast->residual() : nullptr;
 }
 
+// The kernels only read the tensor; kernels::TensorSlot serves both directions.
+kernels::TensorSlot BucketStore::TensorSlotOf(int parameter,
+                                              const void* gradient) const {
+  const plan::Slot& slot = SlotOf(parameter);
+  return {.tensor = const_cast<void*>(gradient),
+          .offset = static_cast<size_t>(slot.offset),
+          .count = static_cast<size_t>(slot.count)};
+}
+
 void BucketStore::Pack(KernelQueue& kernel_queue, int parameter,
                        const void* gradient, double weight, bool add) {
   const SlotRef place = places_[parameter];
-  const plan::Slot& slot = SlotOf(parameter);
-  // The kernels only read the tensor; kernels::TensorSlot serves both
-  // directions.
-  const kernels::TensorSlot packed[] = {
-      {.tensor = const_cast<void*>(gradient),
-       .offset = static_cast<size_t>(slot.offset),
-       .count = static_cast<size_t>(slot.count)}};
+  const kernels::TensorSlot packed[] = {TensorSlotOf(parameter, gradient)};
   kernel_queue.Pack(packed, bucket(place.bucket).dtype, weight, add,
                     BucketData(place.bucket));
+}
+
+void BucketStore::PackTogether(KernelQueue& kernel_queue,
+                               std::span<const PackedGradient> gradients,
+                               double weight) {
+  std::vector<kernels::TensorSlot> packed;
+  for (const PackedGradient& each : gradients) {
+    packed.push_back(TensorSlotOf(each.parameter, each.gradient));
+  }
+  if (packed.empty()) return;
+  std::sort(packed.begin(), packed.end(),
+            [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  const int b = places_[gradients[0].parameter].bucket;
+  kernel_queue.Pack(packed, bucket(b).dtype, weight, /*add=*/false,
+                    BucketData(b));
 }
 
 void BucketStore::Zero(KernelQueue& kernel_queue, int parameter) {

@@ -20,6 +20,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -81,6 +82,14 @@ class BucketStore {
   // bucket = or += gradient * weight. The caller has checked the sizes.
   void Pack(KernelQueue& kernel_queue, int parameter, const void* gradient,
             double weight, bool add);
+  // The same at once for several parameters of one bucket, in any order: bucket
+  // = gradient * weight.
+  struct PackedGradient {
+    int parameter;
+    const void* gradient;
+  };
+  void PackTogether(KernelQueue& kernel_queue,
+                    std::span<const PackedGradient> gradients, double weight);
   void Zero(KernelQueue& kernel_queue, int parameter);
 
   // Reproducible sums: how many leaves of a parameter this rank adds per step;
@@ -141,6 +150,7 @@ class BucketStore {
   // of the same sizes on all ranks.
   std::vector<const ArenaBuffer*> SentBuffers(int b) const;
   const plan::Slot& SlotOf(int parameter) const;
+  kernels::TensorSlot TensorSlotOf(int parameter, const void* gradient) const;
   // The parameter's part of a buffer that has the bucket's layout.
   absl::Span<std::byte> PartOf(std::byte* bucket, int parameter) const;
   std::byte* FlagsOnWire(int b) const;

@@ -1,7 +1,9 @@
 #include "client/gradient/engine.h"
 
 #include <cstring>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
@@ -291,20 +293,12 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
   StepCall call(this);
   {
     MutexLock lock(&mutex_);
-    if (!failure_.ok()) return failure_;
-    if (!after_the_last_.ok()) return after_the_last_;
+    if (absl::Status may = MayStep(); !may.ok()) return may;
     call.Begin();
     if (stream == nullptr && steps_.count() > 0) return NotWaitedFor();
-    if (absl::Status status = CheckSubmit(parameter, gradient, bytes);
-        !status.ok()) {
-      return status;
-    }
-    if (absl::Status has = supply_.CheckSubmit(); !has.ok()) return has;
-    absl::StatusOr<GradientTracker::Submission> noted =
-        tracker_.Submit(parameter, gradient != nullptr);
+    const auto noted = Note(parameter, gradient, bytes);
     if (!noted.ok()) return noted.status();
     submission = *noted;
-    uses_views_ |= gradient == nullptr;
   }
   Enter(Phase::kCompute);
   const Delivery delivery{.parameter = parameter,
@@ -324,6 +318,63 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
       });
   if (enqueued.ok() && capturing_ == nullptr) NoteLazy(*stream);
   return enqueued;
+}
+
+absl::Status Engine::SubmitAll(absl::Span<const Buffer> gradients,
+                               Stream& stream) {
+  if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
+  AwaitStepBefore();
+  StepCall call(this);
+  absl::Status noted;
+  // By bucket, in the order of their first gradients.
+  std::vector<std::vector<Delivery>> groups;
+  {
+    MutexLock lock(&mutex_);
+    if (absl::Status may = MayStep(); !may.ok()) return may;
+    call.Begin();
+    const BucketStore& store = versions_->current().store();
+    const double weight = weight_.load(std::memory_order_relaxed);
+    std::map<int, size_t> group_of;
+    for (const Buffer& each : gradients) {
+      const auto submission = Note(each.parameter, each.gradient, each.bytes);
+      noted = submission.status();
+      if (!noted.ok()) break;
+      const int bucket = store.PlaceOf(each.parameter).bucket;
+      const auto [group, is_new] = group_of.emplace(bucket, groups.size());
+      if (is_new) groups.emplace_back();
+      groups[group->second].push_back({.parameter = each.parameter,
+                                       .gradient = each.gradient,
+                                       .weight = weight,
+                                       .submission = *submission});
+    }
+  }
+  if (groups.empty()) return noted;
+  Enter(Phase::kCompute);
+  absl::Status enqueued = RunOn(
+      &stream, [this, groups = std::move(groups)](KernelQueue& kernel_queue) {
+        absl::Status done;
+        for (const auto& group : groups) {
+          if (done.ok()) done = DeliverTogether(group, kernel_queue);
+        }
+        return done;
+      });
+  if (enqueued.ok() && capturing_ == nullptr) NoteLazy(stream);
+  return enqueued.ok() ? noted : enqueued;
+}
+
+absl::Status Engine::MayStep() const {
+  return failure_.ok() ? after_the_last_ : failure_;
+}
+
+absl::StatusOr<GradientTracker::Submission> Engine::Note(int parameter,
+                                                         const void* gradient,
+                                                         size_t bytes) {
+  absl::Status may = CheckSubmit(parameter, gradient, bytes);
+  if (may.ok()) may = supply_.CheckSubmit();
+  if (!may.ok()) return may;
+  auto noted = tracker_.Submit(parameter, gradient != nullptr);
+  if (noted.ok()) uses_views_ |= gradient == nullptr;
+  return noted;
 }
 
 void Engine::NoteLazy(Stream& stream) {
@@ -438,6 +489,36 @@ absl::Status Engine::Deliver(const Delivery& delivery,
   } else if (store.LeavesOf(delivery.parameter) > 0) {
     store.AddLeaf(kernel_queue, delivery.parameter, nullptr, 1);
   }
+  return Delivered(delivery, kernel_queue);
+}
+
+// A parameter that is submitted twice is packed, then added to.
+absl::Status Engine::DeliverTogether(absl::Span<const Delivery> deliveries,
+                                     KernelQueue& kernel_queue) {
+  Enter(Phase::kCompute);  // the stream may have been in the previous step
+  BucketStore& store = versions_->current().store();
+  const auto is_packed = [&](const Delivery& one) {
+    return one.submission.first && store.LeavesOf(one.parameter) == 0;
+  };
+  std::vector<BucketStore::PackedGradient> packed;
+  for (const Delivery& each : deliveries) {
+    if (is_packed(each)) packed.push_back({each.parameter, each.gradient});
+  }
+  const absl::Time begin = options_.clock->Now();
+  store.PackTogether(kernel_queue, packed, deliveries[0].weight);
+  copying_ += absl::ToInt64Nanoseconds(options_.clock->Now() - begin);
+  for (const Delivery& each : deliveries) {
+    if (is_packed(each)) continue;
+    if (absl::Status s = Copy(each, kernel_queue); !s.ok()) return s;
+  }
+  for (const Delivery& each : deliveries) {
+    if (absl::Status s = Delivered(each, kernel_queue); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Delivered(const Delivery& delivery,
+                               KernelQueue& kernel_queue) {
   Event done = kernel_queue.Mark();
   if (!kernel_queue.status().ok()) return kernel_queue.status();
   if (delivery.submission.complete) {
@@ -566,7 +647,7 @@ absl::Status Engine::failure() {
 
 absl::Status Engine::ended() {
   MutexLock lock(&mutex_);
-  return failure_.ok() ? after_the_last_ : failure_;
+  return MayStep();
 }
 
 void Engine::Fail(int communicator, const absl::Status& error) {

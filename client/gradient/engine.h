@@ -164,6 +164,15 @@ class Engine {
   // `gradient` null: it is in its view. `stream` null: it is complete already.
   absl::Status Submit(int parameter, const void* gradient, size_t bytes,
                       Stream* stream);
+  // A gradient in a buffer of the caller.
+  struct Buffer {
+    int parameter = -1;
+    const void* gradient = nullptr;
+    size_t bytes = 0;
+  };
+  // As a Submit of each, in order; those of a bucket are copied at once. An
+  // error ends the call at its gradient: those before are submitted.
+  absl::Status SubmitAll(absl::Span<const Buffer> gradients, Stream& stream);
   absl::Status BeginNoSync();
   void EndNoSync();
   void SetMicroBatchWeight(double weight) {
@@ -327,7 +336,17 @@ class Engine {
     GradientTracker::Submission submission;
     bool caller_waits = false;  // until the copy is done
   };
+  // What Submit may do with the gradient in the step in progress.
+  absl::StatusOr<GradientTracker::Submission> Note(int parameter,
+                                                   const void* gradient,
+                                                   size_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Deliver(const Delivery& delivery, KernelQueue& kernel_queue);
+  // Of one bucket, from buffers.
+  absl::Status DeliverTogether(absl::Span<const Delivery> deliveries,
+                               KernelQueue& kernel_queue);
+  // Tells the executor of a gradient whose work is enqueued.
+  absl::Status Delivered(const Delivery& delivery, KernelQueue& kernel_queue);
   // Copies from the caller's buffer to the bucket.
   absl::Status Copy(const Delivery& delivery, KernelQueue& kernel_queue);
   // Takes the WatchOrder callback, bound to this step's order; null if none.
@@ -453,6 +472,7 @@ class Engine {
   absl::Status failure();
   // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();
+  absl::Status MayStep() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Properties of a parameter that no revision changes.
   struct Fact {

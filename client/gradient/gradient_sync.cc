@@ -329,17 +329,44 @@ absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,
   return SubmitBuffer(parameter, gradient, bytes, &stream);
 }
 
+namespace {
+
+absl::Status CheckBuffer(const void* gradient, size_t bytes) {
+  if (gradient != nullptr || bytes == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("a null buffer of %d bytes was submitted", bytes));
+}
+
+// An empty gradient may have a null address, which means a view elsewhere.
+const void* AddressOf(const void* gradient) {
+  static constexpr std::byte kNothing{};
+  return gradient == nullptr ? &kNothing : gradient;
+}
+
+}  // namespace
+
 absl::Status GradientSync::SubmitBuffer(ParameterId parameter,
                                         const void* gradient, size_t bytes,
                                         Stream* stream) {
-  // An empty gradient may have a null address.
-  static constexpr std::byte kNothing{};
-  if (gradient == nullptr && bytes == 0) gradient = &kNothing;
-  if (gradient == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("a null buffer of %d bytes was submitted", bytes));
+  if (absl::Status right = CheckBuffer(gradient, bytes); !right.ok()) {
+    return right;
   }
-  return Submit(parameter, gradient, bytes, stream);
+  return Submit(parameter, AddressOf(gradient), bytes, stream);
+}
+
+absl::Status GradientSync::Submit(absl::Span<const Buffer> gradients,
+                                  Stream& stream) {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  std::vector<gradient::Engine::Buffer> buffers;
+  buffers.reserve(gradients.size());
+  for (const Buffer& each : gradients) {
+    absl::Status right = CheckBuffer(each.gradient, each.bytes);
+    if (!right.ok()) return right;
+    buffers.push_back(
+        {each.parameter.index, AddressOf(each.gradient), each.bytes});
+  }
+  return impl_->Explained("GradientSync::Submit",
+                          impl_->engine().SubmitAll(buffers, stream));
 }
 
 absl::Status GradientSync::Submit(ParameterId parameter, const void* gradient,

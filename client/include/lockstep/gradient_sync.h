@@ -307,6 +307,16 @@ class LOCKSTEP_EXPORT GradientSync {
                       size_t bytes);
   absl::Status Submit(ParameterId parameter, const void* gradient, size_t bytes,
                       Stream& stream);
+  // Several gradients in buffers, as one Submit of each in this order, with the
+  // same results. In device memory those of a bucket are copied by one kernel,
+  // so submit them together where the backward pass allows it. An error ends
+  // the call at the gradient that has it: those before are submitted.
+  struct Buffer {
+    ParameterId parameter;
+    const void* gradient = nullptr;
+    size_t bytes = 0;
+  };
+  absl::Status Submit(absl::Span<const Buffer> gradients, Stream& stream);
 
   // While the scope exists, Submit accumulates and nothing is sent: for all
   // micro-batches but the last. A scope covers any number of backward passes,

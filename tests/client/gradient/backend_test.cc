@@ -275,6 +275,73 @@ TEST_P(BackendTest, WeightsStayUnharmedWhenARankFails) {
   }
 }
 
+// With weights, two uses of a parameter, and buckets of their own.
+TEST_P(BackendTest, GradientsSubmittedTogetherAreAsThoseSubmittedApart) {
+  std::vector<std::vector<float>> reduced[2];
+  for (const bool together : {false, true}) {
+    Renew(1);
+    BackendJob job(backend(),
+                   {.parameters = kThree,
+                    .policy = {.first_bytes_max = 8, .bytes_max = 24}});
+    job.Run([&](int rank, Engine& engine) {
+      const auto stream = job.MakeStream(rank);
+      engine.SetMicroBatchWeight(0.3);
+      std::vector<ArenaBuffer> buffers;
+      std::vector<Engine::Buffer> all;
+      for (const int p : {1, 2, 0}) {
+        const size_t count = engine.View(p)->size() / sizeof(float);
+        std::vector<float> values(count);
+        for (size_t i = 0; i < count; ++i) {
+          values[i] = 0.1f * static_cast<float>(p + 3 * rank + 1) +
+                      static_cast<float>(i);
+        }
+        buffers.push_back(job.Buffer(rank, values));
+        all.push_back({p, buffers.back().data(), buffers.back().bytes()});
+      }
+      if (together) {
+        ASSERT_EQ(engine.SubmitAll(all, *stream), absl::OkStatus());
+      }
+      for (size_t i = 0; i < all.size() && !together; ++i) {
+        ASSERT_EQ(engine.Submit(all[i].parameter, all[i].gradient, all[i].bytes,
+                                stream.get()),
+                  absl::OkStatus());
+      }
+      auto state = engine.Finish({.samples = 1}, kInfinity, stream.get());
+      ASSERT_TRUE(state.ok()) << state.status();
+      ASSERT_TRUE(PendingVerdict(*state).Wait().ok());
+      ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+      if (rank != 0) return;
+      for (int p = 0; p < 3; ++p) reduced[together].push_back(job.Get(0, p));
+    });
+  }
+  EXPECT_THAT(reduced[1], testing::SizeIs(3));
+  EXPECT_EQ(reduced[0], reduced[1]);
+}
+
+TEST_P(BackendTest, AnErrorEndsACallThatSubmitsSeveral) {
+  BackendJob job(backend(), {.world = 1, .parameters = kThree});
+  Engine& engine = job.engine(0);
+  const auto stream = job.MakeStream(0);
+  const ArenaBuffer three = job.Buffer(0, {1, 2, 3});
+  const auto of = [&](int p) {
+    return Engine::Buffer{p, three.data(), three.bytes()};
+  };
+  // The second parameter has another size; the first is submitted, the third
+  // is not.
+  const std::vector<Engine::Buffer> wrong = {of(0), of(1), of(2)};
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.SubmitAll(wrong, *stream)));
+  const std::vector<Engine::Buffer> unknown = {of(7)};
+  EXPECT_TRUE(absl::IsInvalidArgument(engine.SubmitAll(unknown, *stream)));
+  EXPECT_EQ(engine.SubmitAll({}, *stream), absl::OkStatus());
+  auto state = engine.Finish({.samples = 1}, kInfinity, stream.get());
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto verdict = PendingVerdict(*state).Wait();
+  ASSERT_TRUE(verdict.ok()) << verdict.status();
+  ASSERT_EQ(stream->Synchronize(), absl::OkStatus());
+  EXPECT_THAT(verdict->contributed, testing::ElementsAre(true, false, false));
+  EXPECT_THAT(job.Get(0, 0), testing::ElementsAre(1, 2, 3));
+}
+
 // An abort at any time: a rank has applied exactly the steps that it reports as
 // passed, and ranks differ by at most one step.
 TEST_P(BackendTest, AnEndAtAnyMomentAppliesWhatItReports) {

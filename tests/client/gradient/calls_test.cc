@@ -86,6 +86,24 @@ TEST_F(WrongCallsTest, EndAsAStatusThatNamesTheParameter) {
 }
 
 // An equal size does not make an equal type; a half is viewed as uint16_t.
+TEST_F(WrongCallsTest, SeveralBuffersOfWhichOneIsNone) {
+  RunWell(2, One, [](Device& device) -> absl::Status {
+    GradientSync& sync = device.sync;
+    HostStream stream("ls-test", HostStream::Execution::kInline);
+    const float gradient[] = {1, 2, 3};
+    const GradientSync::Buffer none[] = {{device.ids[0], nullptr, 12}};
+    const GradientSync::Buffer unknown[] = {{{7}, gradient, sizeof gradient}};
+    for (const absl::Status& wrong :
+         {sync.Submit(none, stream), sync.Submit(unknown, stream)}) {
+      EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument) << wrong;
+    }
+    const GradientSync::Buffer right[] = {
+        {device.ids[0], gradient, sizeof gradient}};
+    LOCKSTEP_TEST_TRY(sync.Submit(right, stream));
+    return sync.Finish({.more_data = false}).status();
+  });
+}
+
 TEST_F(WrongCallsTest, AViewOfIntegersIsNoViewOfFloats) {
   const auto two = [](int) -> std::vector<ParameterOptions> {
     return {{.name = "w", .shape = {3}},

@@ -31,9 +31,10 @@ struct Calls {
   std::atomic<int> events_of_caller{0};  // records on the caller's stream
   std::atomic<int> events{0};
   std::atomic<int> waits{0};
+  std::atomic<int> packs{0};
   std::atomic<int> passes{0};  // over reduced gradients
 
-  void Clear() { events_of_caller = events = waits = passes = 0; }
+  void Clear() { events_of_caller = events = waits = packs = passes = 0; }
 };
 
 class CountingCuda final : public fake::ForwardingCuda {
@@ -58,6 +59,11 @@ class CountingKernels final : public fake::ForwardingKernels {
  public:
   CountingKernels(std::shared_ptr<KernelApi> inner, Calls* calls)
       : ForwardingKernels(std::move(inner)), calls_(*calls) {}
+  Result Pack(Slots slots, DType dtype, void* bucket,
+              StreamHandle stream) override {
+    ++calls_.packs;
+    return inner_->Pack(slots, dtype, bucket, stream);
+  }
   Result CastScale(const void* from, DType from_dtype, double factor, void* to,
                    DType to_dtype, size_t count, StreamHandle stream) override {
     if (count >= kElements) ++calls_.passes;  // not the flags
@@ -100,15 +106,23 @@ class CostJob {
                  }),
         job_(&backend_, OptionsFor(fault)) {}
 
-  // The calls of the last of a few steps.
-  Calls& Run() {
+  // The calls of the last of a few steps. `together`: all gradients are
+  // submitted in one call.
+  Calls& Run(bool together = false) {
     const auto stream = job_.MakeStream(0);
     calls_.callers = static_cast<CudaStream&>(*stream).handle();
     const ArenaBuffer gradient =
         job_.Buffer(0, std::vector<float>(kElements, 1.0f));
     for (int step = 0; step < 3; ++step) {
       calls_.Clear();
-      for (int p = kParameters - 1; p >= 0; --p) {
+      if (together) {
+        std::vector<Engine::Buffer> all;
+        for (int p = kParameters - 1; p >= 0; --p) {
+          all.push_back({p, gradient.data(), gradient.bytes()});
+        }
+        EXPECT_EQ(job_.engine(0).SubmitAll(all, *stream), absl::OkStatus());
+      }
+      for (int p = kParameters - 1; p >= 0 && !together; --p) {
         EXPECT_EQ(job_.engine(0).Submit(p, gradient.data(), gradient.bytes(),
                                         stream.get()),
                   absl::OkStatus());
@@ -160,6 +174,13 @@ TEST(DeviceCostTest, ABucketWaitsForOneEventOfAStream) {
             << calls.waits << " waits, " << calls.passes
             << " passes over reduced gradients\n";
   EXPECT_GE(calls.events_of_caller, kBuckets);
+  EXPECT_LE(calls.events_of_caller, kEventsMax);
+}
+
+TEST(DeviceCostTest, GradientsOfABucketAreCopiedByOneKernel) {
+  EXPECT_EQ(CostJob(ComputeFault::kNone).Run().packs, kParameters);
+  const Calls& calls = CostJob(ComputeFault::kNone).Run(/*together=*/true);
+  EXPECT_EQ(calls.packs, kBuckets);
   EXPECT_LE(calls.events_of_caller, kEventsMax);
 }
 
