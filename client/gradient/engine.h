@@ -342,7 +342,7 @@ class Engine {
                                                    size_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Deliver(const Delivery& delivery, KernelQueue& kernel_queue);
-  // Of one bucket, from buffers.
+  // The same for several of one bucket, from buffers.
   absl::Status DeliverTogether(absl::Span<const Delivery> deliveries,
                                KernelQueue& kernel_queue);
   // Tells the executor of a gradient whose work is enqueued.
