@@ -7,7 +7,7 @@
 // is on the stream. Before that it may wait: for peers where it connects, and
 // for the device where a queue of CUDA is full. Another thread ends such a
 // call: it takes the communicator away and aborts it, which sets NCCL's flags
-// at once, and NCCL frees it once no call uses it (AwaitCalls).
+// at once, and NCCL frees it once nothing uses it (AwaitUnused).
 //
 // Threads: any; calls of NCCL are made one at a time (NcclCall). The launcher
 //          decides the order of operations (launcher.h).

@@ -1,13 +1,13 @@
 // The launch order of a device, and the end of its communicators.
 //
-//   caller      Launch ─▶ [ order ] ─▶ wait for the caller's stream, and for
-//   the
-//                                      point where the last one could begin
-//                                   ─▶ NCCL ─▶ the caller's stream waits for it
+//   caller      Launch ─▶ [ order ] ─▶ NCCL ─▶ the caller's stream waits
+//                           │                  for the operation, which waits
+//                           └ one at a time    for it and for its turn
 //
-//   any thread  Abort ──▶ errors, stop words ─▶ ls-reclaim: NCCL's flags at
-//   once,
-//                                               then free what nobody uses
+//   any thread  Abort ──▶ errors, stop words
+//                           └▶ ls-reclaim: sets NCCL's flags at once, then
+//                                          frees what nobody uses
+//
 //   ls-watch    asks NCCL and the device for errors while operations run
 //
 // NCCL requires all ranks to launch on all communicators in compatible order.
