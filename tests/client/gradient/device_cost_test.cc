@@ -37,6 +37,11 @@ struct Calls {
   void Clear() { events_of_caller = events = waits = packs = passes = 0; }
 };
 
+// The calls of one step.
+struct StepCalls {
+  int events_of_caller, events, waits, packs, passes;
+};
+
 class CountingCuda final : public fake::ForwardingCuda {
  public:
   CountingCuda(std::shared_ptr<CudaApi> inner, Calls* calls)
@@ -108,7 +113,7 @@ class CostJob {
 
   // The calls of the last of a few steps. `together`: all gradients are
   // submitted in one call.
-  Calls& Run(bool together = false) {
+  StepCalls Run(bool together = false) {
     const auto stream = job_.MakeStream(0);
     calls_.callers = static_cast<CudaStream&>(*stream).handle();
     const ArenaBuffer gradient =
@@ -136,7 +141,8 @@ class CostJob {
     }
     EXPECT_TRUE(stream->Synchronize().ok());
     EXPECT_THAT(backend_.violations(), testing::IsEmpty());
-    return calls_;
+    return {calls_.events_of_caller, calls_.events, calls_.waits, calls_.packs,
+            calls_.passes};
   }
 
  private:
@@ -167,7 +173,7 @@ class CostJob {
 constexpr int kEventsMax = kBuckets + 4;
 
 TEST(DeviceCostTest, ABucketWaitsForOneEventOfAStream) {
-  const Calls& calls = CostJob(ComputeFault::kNone).Run();
+  const StepCalls calls = CostJob(ComputeFault::kNone).Run();
   std::cout << kParameters << " parameters in " << kBuckets
             << " buckets: " << calls.events_of_caller
             << " events on the caller's stream, " << calls.events << " in all, "
@@ -179,7 +185,7 @@ TEST(DeviceCostTest, ABucketWaitsForOneEventOfAStream) {
 
 TEST(DeviceCostTest, GradientsOfABucketAreCopiedByOneKernel) {
   EXPECT_EQ(CostJob(ComputeFault::kNone).Run().packs, kParameters);
-  const Calls& calls = CostJob(ComputeFault::kNone).Run(/*together=*/true);
+  const StepCalls calls = CostJob(ComputeFault::kNone).Run(/*together=*/true);
   EXPECT_EQ(calls.packs, kBuckets);
   EXPECT_LE(calls.events_of_caller, kEventsMax);
 }
@@ -189,12 +195,12 @@ TEST(DeviceCostTest, AMeanIsMultipliedInThePassOfItsNorm) {
 }
 
 TEST(CostMistakeTest, AnEventForEachGradientIsNoticed) {
-  const Calls& calls = CostJob(ComputeFault::kAnEventForEachGradient).Run();
+  const StepCalls calls = CostJob(ComputeFault::kAnEventForEachGradient).Run();
   EXPECT_GT(calls.events_of_caller, kEventsMax);
 }
 
 TEST(CostMistakeTest, APassForEachFactorIsNoticed) {
-  const Calls& calls = CostJob(ComputeFault::kScalesApart).Run();
+  const StepCalls calls = CostJob(ComputeFault::kScalesApart).Run();
   EXPECT_GT(calls.passes, kBuckets);
 }
 

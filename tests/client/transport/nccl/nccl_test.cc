@@ -346,6 +346,40 @@ TEST(CudaStreamTest, AWaitForTheHostHoldsUpNoFunctionOnTheHost) {
   EXPECT_THAT(world.gpus().violations(), IsEmpty());
 }
 
+TEST(CudaStreamTest, AMarkIsOneEventUntilItIsNeeded) {
+  FakeGpuWorld world;
+  const auto stream = world.MakeStream(0, "");
+  const auto other = world.MakeStream(0, "");
+  auto& cuda = static_cast<CudaStream&>(*stream);
+  std::atomic<bool> open{false}, ran{false};
+  world.gpus().StallUntil(cuda.handle(), [&] { return open.load(); });
+  const Event first = cuda.Mark();
+  EXPECT_EQ(first.state(), cuda.Mark().state());
+  // Enqueued behind the mark, but before it is recorded.
+  world.Enqueue(*stream, [&] { ran = true; });
+  std::atomic<bool> ran_before{false};
+  other->WaitFor(first);
+  world.Enqueue(*other, [&] { ran_before = ran.load(); });
+  const Event second = cuda.Mark();
+  EXPECT_NE(first.state(), second.state());
+  EXPECT_FALSE(first.Done());
+  open = true;
+  EXPECT_TRUE(other->Synchronize().ok());
+  EXPECT_TRUE(ran_before);
+  EXPECT_TRUE(first.Done());
+  EXPECT_TRUE(second.Wait().ok());
+}
+
+TEST(CudaStreamTest, AMarkOfAStreamThatIsGoneIsDone) {
+  FakeGpuWorld world;
+  auto stream = world.MakeStream(0, "");
+  const Event mark = static_cast<CudaStream&>(*stream).Mark();
+  world.Enqueue(*stream, [] {});
+  stream.reset();  // waits for its work
+  EXPECT_TRUE(mark.Done());
+  EXPECT_TRUE(mark.Wait().ok());
+}
+
 // Operations that overlap with the layers leave them the device.
 TEST(NcclChannelsTest, WhatIsSmallOrBetweenNeighboursHasFew) {
   using transport::TrafficClass;
