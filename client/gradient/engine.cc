@@ -66,8 +66,7 @@ Engine::~Engine() {
 }
 
 void Engine::Rest() {
-  AwaitVoidSteps();
-  const bool rests = failure().ok() &&
+  const bool rests = AwaitVoidSteps() && failure().ok() &&
                      agreement_.position().phase == Phase::kIdle &&
                      (values_ == nullptr || values_->idle());
   if (rests) return;
@@ -76,8 +75,8 @@ void Engine::Rest() {
 }
 
 // Other ranks have launched them, and communicate with this one.
-void Engine::AwaitVoidSteps() {
-  if (run_ahead_ == 0) return;
+bool Engine::AwaitVoidSteps() {
+  if (run_ahead_ == 0) return true;
   const Deadline deadline(kDrainTimeout);
   MutexLock lock(&mutex_);
   const auto is_over = [this] {
@@ -86,6 +85,7 @@ void Engine::AwaitVoidSteps() {
   while (!is_over() && !deadline.Passed()) {
     decided_.WaitFor(&mutex_, deadline.Left());
   }
+  return is_over();
 }
 
 int Engine::MoreDataMin() const {

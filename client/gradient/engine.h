@@ -467,8 +467,8 @@ class Engine {
   // Waits until the device has ended all steps that are launched.
   absl::Status Drain();
   // Behind the last step, until the void steps that other ranks have launched
-  // have ended here too.
-  void AwaitVoidSteps();
+  // have ended here too. False: a rank has not launched them in time.
+  bool AwaitVoidSteps();
   absl::Status failure();
   // Why no step can begin: a failure, or the last step has passed.
   absl::Status ended();

@@ -86,6 +86,7 @@ class RunAheadTest : public testing::TestWithParam<Case> {
           options, std::numeric_limits<double>::infinity(), stream_.get());
       if (!pending.ok()) return pending;
       Update(**pending, reduced);
+      last_ = *pending;
       return pending;
     }
 
@@ -111,6 +112,8 @@ class RunAheadTest : public testing::TestWithParam<Case> {
     Stream& stream() { return *stream_; }
     std::vector<float> weights() {
       EXPECT_EQ(stream_->Synchronize(), absl::OkStatus());
+      // Before the engine is destroyed, which would end the epoch.
+      if (last_ != nullptr) last_->AwaitResult().IgnoreError();
       return job_.Get(weights_.data(), 3);
     }
 
@@ -122,6 +125,7 @@ class RunAheadTest : public testing::TestWithParam<Case> {
     const ArenaBuffer weights_;
     std::vector<ArenaBuffer> buffers_;
     std::vector<std::shared_ptr<PendingVerdict::State>> captured_;
+    std::shared_ptr<PendingVerdict::State> last_;
     uint64_t steps_ = 0;
   };
 
