@@ -1,6 +1,8 @@
 #include "kernels/step_gate.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 
@@ -18,23 +20,29 @@ uint64_t HashOf(const LossScaleRule& rule) {
   return HashWords(words, std::size(words), 0) | 1;
 }
 
+// A word that host and device use at the same time.
+std::atomic_ref<uint64_t> Shared(const void* word) {
+  return std::atomic_ref<uint64_t>(
+      *static_cast<uint64_t*>(const_cast<void*>(word)));
+}
+
 }  // namespace
 
-void SealStepInput(const GateContext& context, uint64_t sequence,
+void SealStepInput(const GateContext& context, uint64_t number,
                    StepRecord* record) {
   if (context.loss_scale != nullptr) {
     record->flags |= StepRecord::kScalesLoss;
     record->loss_scale_rule = HashOf(context.loss_scale_rule);
   }
-  record->id = StepInputId(context, sequence);
+  record->id = StepInputId(context, number);
   record->checksum = ChecksumOf(*record, context.rank);
 }
 
-const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence) {
-  StepEntry* const entry = EntryOf(context, sequence);
+const StepEntry* FindStepEntry(const GateContext& context, uint64_t number) {
+  StepEntry* const entry = EntryOf(context, number);
   const std::atomic_ref<uint64_t> written(entry->sequence);
-  if (written.load(std::memory_order_acquire) != sequence + 1) return nullptr;
-  if (entry->checksum != ChecksumOf(*entry, sequence)) return nullptr;
+  if (written.load(std::memory_order_acquire) != number + 1) return nullptr;
+  if (entry->checksum != ChecksumOf(*entry, number)) return nullptr;
   uint64_t hash = 0;
   for (int rank = 0; rank < context.world; ++rank) {
     hash += HashWords(WordsOf(entry->records()[rank]), kRecordWords,
@@ -43,17 +51,102 @@ const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence) {
   return hash == entry->records_hash ? entry : nullptr;
 }
 
+// --- Replays -----------------------------------------------------------------
+
+void PutStepInput(const StepRecord& input, StepRecord* to) {
+  for (size_t i = 0; i < kRecordWords; ++i) {
+    Shared(WordsOf(*to) + i)
+        .store(WordsOf(input)[i], std::memory_order_relaxed);
+  }
+}
+
+void PostReplays(const GateContext& context, StepRecord said) {
+  ReplayBoard& board = *context.replays;
+  SealStepInput(context, kUsual, &said);
+  const uint64_t next = board.slot + 1;
+  PutStepInput(said, &board.said[next % 2]);
+  Shared(&board.slot).store(next, std::memory_order_release);
+}
+
+void NoteRead(ReplayBoard* board, uint64_t read) {
+  Shared(&board->read).store(read, std::memory_order_release);
+}
+
+ReplayCounts CountReplays(const ReplayBoard& board) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  ReplayCounts counts{};
+  counts.gates = Shared(&board.gates).load(std::memory_order_seq_cst);
+  counts.records = Shared(&board.records).load(std::memory_order_seq_cst);
+  counts.begun = Shared(&board.begun).load(std::memory_order_seq_cst);
+  return counts;
+}
+
+// --- The twins ---------------------------------------------------------------
+
+void BeginReplay(const GateContext& context) {
+  Shared(&context.replays->begun)
+      .store(context.control->replays + 1, std::memory_order_release);
+}
+
+namespace {
+
+StepRecord Get(const StepRecord& at) {
+  StepRecord record;
+  auto* const words = reinterpret_cast<RecordWord*>(&record);
+  for (size_t i = 0; i < kRecordWords; ++i) {
+    words[i] = Shared(WordsOf(at) + i).load(std::memory_order_relaxed);
+  }
+  return record;
+}
+
+// What the host has posted, unless it posts more while this reads.
+bool FindSaid(const GateContext& context, StepRecord* said) {
+  const ReplayBoard& board = *context.replays;
+  for (int i = 0; i < kTriesToRead; ++i) {
+    const uint64_t slot = Shared(&board.slot).load(std::memory_order_acquire);
+    *said = Get(board.said[slot % 2]);
+    if (IsValid(*said, context.rank, StepInputId(context, kUsual))) return true;
+  }
+  return false;
+}
+
+// What this rank says of the launch; false: the host has not sealed it.
+bool TakeInput(const GateContext& context, const StepControl& control,
+               StepRecord* record) {
+  const auto depth = static_cast<uint64_t>(context.depth);
+  if (context.replays == nullptr) {
+    *record = context.inputs[control.entries % depth];
+    return IsValid(*record, context.rank,
+                   StepInputId(context, control.entries));
+  }
+  const StepRecord input = Get(context.inputs[control.replays % depth]);
+  const uint64_t id = StepInputId(context, OfReplay(control.replays));
+  *record = context.usual;
+  if (IsValid(input, context.rank, id)) {
+    TakeReplayInput(context, input, record);
+  }
+  StepRecord said;
+  if (!FindSaid(context, &said)) return false;
+  TakeSaid(context, control, said,
+           Shared(&context.replays->read).load(std::memory_order_acquire),
+           record);
+  return true;
+}
+
+}  // namespace
+
 void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                      StepRecord* record) {
   const StepControl& control = *context.control;
+  if (context.replays != nullptr) {
+    Shared(&context.replays->records)
+        .store(control.replays + 1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   const std::atomic_ref<uint32_t> stop(*const_cast<uint32_t*>(context.stop));
   const bool ended =
       stop.load(std::memory_order_acquire) != 0 || control.failed != 0;
-  const StepRecord input =
-      context.inputs[control.sequence % static_cast<uint64_t>(context.depth)];
-  const bool sealed =
-      IsValid(input, context.rank, StepInputId(context, control.sequence));
-  *record = input;
+  const bool sealed = TakeInput(context, control, record);
   TakeLossScale(context, record);
   record->id = StepRecordId(context, control);
   record->norm_squared = norm->sum_of_squares;
@@ -66,11 +159,15 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
 void GateStep(const GateContext& context, const StepRecord* own,
               const StepRecord* records, VerdictScalars* scalars) {
   StepControl& control = *context.control;
-  StepEntry& entry = *EntryOf(context, control.sequence);
+  StepEntry& entry = *EntryOf(context, control.entries);
   const uint64_t id = StepRecordId(context, control);
   const auto world = static_cast<uint64_t>(context.world);
-  StepEntry made{
-      .step = control.step, .invalid_rank = world, .differing_rank = world};
+  StepEntry made{.step = control.step,
+                 .invalid_rank = world,
+                 .differing_rank = world,
+                 .gate = control.sequence,
+                 .is_replay = context.replays != nullptr ? 1u : 0u,
+                 .replay = control.replays};
   for (uint64_t rank = 0; rank < world; ++rank) {
     const StepRecord& record = records[rank];
     const int r = static_cast<int>(rank);
@@ -85,24 +182,30 @@ void GateStep(const GateContext& context, const StepRecord* own,
     made.non_finite += record.non_finite;
     made.with_more_data += (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
     made.records_hash += HashWords(WordsOf(record), kRecordWords, rank);
-    std::memcpy(const_cast<StepRecord*>(entry.records()) + rank, &record,
-                sizeof record);
+    made.commands &= CommandsOf(record, records[0]);
+    made.said |= record.flags;
+    made.acted = std::min(made.acted, record.acted);
   }
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
-  made.outcome = OutcomeOf(made, control, world);
-  made.checksum = ChecksumOf(made, control.sequence);
-  control.sequence += 1;
-  std::memcpy(static_cast<void*>(&entry), &made, sizeof made);
-  const std::atomic_ref<uint64_t> written(entry.sequence);
-  written.store(control.sequence, std::memory_order_release);
-  *scalars = ScalarsOf(made, records[0]);
-  if (made.outcome == StepOutcome::kFailed) control.failed = 1;
-  if (made.outcome != StepOutcome::kCommitted) return;
-  AdvanceLossScale(context, records[0], made.non_finite);
-  control.step += 1;
-  if (made.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
-    control.out_of_data = 1;
+  made.outcome = OutcomeOf(context, made, control, records[0]);
+  made.checksum = ChecksumOf(made, control.entries);
+  const bool writes_entry = WritesEntry(context, made, control, *own);
+  if (writes_entry) {
+    std::memcpy(const_cast<StepRecord*>(entry.records()), records,
+                world * sizeof *records);
+    std::memcpy(static_cast<void*>(&entry), &made,
+                offsetof(StepEntry, sequence));
+    Shared(&entry.sequence)
+        .store(control.entries + 1, std::memory_order_release);
   }
+  *scalars = ScalarsOf(made, records[0]);
+  if (made.outcome == StepOutcome::kFailed && context.keeps != nullptr) {
+    context.keeps->commit = 0;
+  }
+  Advance(context, made, records[0], writes_entry, &control);
+  if (context.replays == nullptr) return;
+  Shared(&context.replays->gates)
+      .store(control.replays, std::memory_order_seq_cst);
 }
 
 }  // namespace lockstep::kernels

@@ -46,6 +46,23 @@
 // step are before its record in stream order, those of the next one behind the
 // gate.
 //
+// A *replay* is a launch of a graph that the program captured and launches
+// itself (lockstep/replayed_steps.h). No host seals an input for it, or waits
+// for the one before. So what its record says is fixed with the graph
+// (`usual`), but for what the host posts at any time (ReplayBoard), and for
+// launches with an input. The gate decides what the host would have seen to:
+//
+//   pause              replays behind the step that all ranks hold it in are
+//                      void, while all hold that one
+//   save               until all ranks have acted on that step's verdict
+//   stop, drain, grow  for ever
+//   journal full       of any rank: void on all
+//
+// A void replay writes no entry, and of the gates that fail only the first. The
+// host sets `stop`, then reads `records`; the device writes `records`, then
+// reads `stop`: so a host that has seen as many gates as records knows that
+// nothing commits any more.
+//
 // Work:    one block of threads; the device versions wait for nothing.
 // Bytes:   128 per rank read, 128 per rank written to pinned host memory.
 // Memory:  `stop`, inputs and journal in pinned host memory; control, norm,
@@ -67,6 +84,7 @@
 #include "kernels/finite_check.h"
 #include "kernels/host_device.h"
 #include "kernels/loss_scale.h"
+#include "lockstep/command.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep::kernels {
@@ -79,6 +97,7 @@ struct StepRecord {
     kHasMaxNorm = 4,
     kHoldsRevision = 8,
     kScalesLoss = 16,     // WriteStepRecord takes the scale from the device
+    kJournalFull = 32,    // of a replay: this rank cannot write an entry
     kFirstCommand = 256,  // << IndexOf(command)
   };
 
@@ -96,8 +115,12 @@ struct StepRecord {
   double step_seconds = 0;
   uint64_t loss_scale = 0;       // a term: PackLossScale; 0: none
   uint64_t loss_scale_rule = 0;  // a term: HashOf(rule); 0: none
-  uint64_t unused[4] = {};       // zero
-  uint64_t checksum = 0;         // ChecksumOf; last
+  // Of a replay: the entries whose verdicts the program has acted on, and the
+  // requests for a save that the rank has received.
+  uint64_t acted = 0;
+  uint64_t saves = 0;
+  uint64_t unused[2] = {};  // zero
+  uint64_t checksum = 0;    // ChecksumOf; last
 
   bool operator==(const StepRecord&) const = default;
 };
@@ -110,12 +133,16 @@ struct StepControl {
   uint64_t sequence = 0;     // gates that have run
   uint64_t failed = 0;       // 1: no later step passes
   uint64_t out_of_data = 0;  // 1: later steps are void
+  uint64_t entries = 0;      // in the journal
+  uint64_t replays = 0;      // gates of replays that have run
+  uint64_t paused_by = 0;    // replays: the command's number; 0: none
+  uint64_t act_on = 0;       // replays: entries to be acted on first
 };
 
 enum class StepOutcome : uint64_t {
   kFailed = 0,
   kCommitted = 1,
-  kVoid = 2,  // out of data: neither an update nor a failure
+  kVoid = 2,  // neither an update nor a failure
 };
 
 // The journal entry of one gate, followed in memory by its `world` records.
@@ -134,21 +161,40 @@ struct StepEntry {
   // not tell: an aborted gather may leave anything in its place.
   uint64_t contributed = 0;
   uint64_t records_hash = 0;  // of all records, as bytes
-  uint64_t checksum = 0;      // of the fields above and the sequence
-  // 1 + the number of the gate. A reader that sees it may not see the rest yet:
-  // the checksum and the records' hash tell.
+  uint64_t commands = ~0ull;  // flags of the commands that all ranks hold
+  uint64_t said = 0;          // all flags that any rank has
+  uint64_t acted = ~0ull;     // the least of all ranks
+  uint64_t gate = 0;          // gates that had run before
+  uint64_t is_replay = 0;     // 1: of a launch by the program
+  uint64_t replay = 0;        // replays that had run before
+  uint64_t checksum = 0;      // of the fields above and the entry's number
+  // 1 + the number of the entry. A reader that sees it may not see the rest
+  // yet: the checksum and the records' hash tell.
   uint64_t sequence = 0;
-  uint64_t unused[4] = {};
 
   LOCKSTEP_HD const StepRecord* records() const {
     return reinterpret_cast<const StepRecord*>(this + 1);
   }
 };
-static_assert(sizeof(StepEntry) == 128);
+static_assert(sizeof(StepEntry) % 16 == 0);
 
 inline size_t StepEntryBytes(int world) {
   return sizeof(StepEntry) + static_cast<size_t>(world) * sizeof(StepRecord);
 }
+
+// What host and device tell each other about replays: in pinned memory, zeroed.
+struct ReplayBoard {
+  // --- Written by the host ---
+  uint64_t read = 0;  // entries of the journal that it has read
+  // Which of `said` counts. The other one is written first.
+  uint64_t slot = 0;
+  // Commands, `acted` and `saves`: sealed by PostReplays.
+  StepRecord said[2];
+  // --- Written by the device ---
+  uint64_t begun = 0;    // replays that have begun
+  uint64_t records = 0;  // those whose record is being written, or is
+  uint64_t gates = 0;    // those that are decided
+};
 
 // What both kernels need of an epoch's revision; captured with a graph.
 struct GateContext {
@@ -162,10 +208,10 @@ struct GateContext {
   StepControl* control = nullptr;
   // Not 0: the host ends the epoch.
   const volatile uint32_t* stop = nullptr;
-  // [depth] in pinned memory, by sequence; sealed by SealStepInput before the
-  // launch is enqueued.
+  // [depth] in pinned memory, by entry or, of replays, by replay; sealed by
+  // SealStepInput before the launch is enqueued. Replays need none.
   const StepRecord* inputs = nullptr;
-  // [depth] entries of StepEntryBytes(world) in pinned memory, by sequence.
+  // [depth] entries of StepEntryBytes(world) in pinned memory, by their number.
   void* journal = nullptr;
   // Fewer ranks with more data: the next step is void. 1: uneven join; the
   // world: uneven stop; 0: never.
@@ -173,6 +219,15 @@ struct GateContext {
   // On the device, for inputs with kScalesLoss; null: there is none.
   LossScale* loss_scale = nullptr;
   LossScaleRule loss_scale_rule;
+
+  // --- A replay: a launch of a graph by the program ---
+
+  ReplayBoard* replays = nullptr;  // null: the library launches
+  // What each replay says that has no input; sealed by SealStepInput.
+  StepRecord usual;
+  // In device memory: whether the copies of reduced gradients may be written,
+  // as scalars of CommitCopy. A gate that fails clears `commit`. Null: none.
+  VerdictScalars* keeps = nullptr;
 };
 
 // --- Arithmetic that host and device share -----------------------------------
@@ -282,23 +337,121 @@ LOCKSTEP_HD uint64_t ChecksumOf(const StepEntry& entry, uint64_t sequence) {
                    offsetof(StepEntry, checksum) / sizeof(uint64_t), sequence);
 }
 
-LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t sequence) {
+// `number`: of the entry.
+LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t number) {
   const size_t bytes = sizeof(StepEntry) +
                        static_cast<size_t>(context.world) * sizeof(StepRecord);
   return reinterpret_cast<StepEntry*>(
       static_cast<unsigned char*>(context.journal) +
-      sequence % static_cast<uint64_t>(context.depth) * bytes);
+      number % static_cast<uint64_t>(context.depth) * bytes);
+}
+
+LOCKSTEP_HD uint64_t FlagOf(Command command) {
+  return uint64_t{StepRecord::kFirstCommand} << (static_cast<int>(command) - 1);
+}
+
+// The commands that a rank holds: those with a number only if rank 0 has the
+// same (Verdict::Holds).
+LOCKSTEP_HD uint64_t CommandsOf(const StepRecord& record,
+                                const StepRecord& first) {
+  const uint64_t unnumbered = FlagOf(Command::kSave) | FlagOf(Command::kGrow);
+  const bool same =
+      record.command_word != 0 && record.command_word == first.command_word;
+  return record.flags & (same ? ~uint64_t{0} : unnumbered);
+}
+
+// Whether the launch changes nothing, on all ranks: all have the same records.
+LOCKSTEP_HD bool IsVoid(const GateContext& context, const StepEntry& entry,
+                        const StepControl& control, const StepRecord& first) {
+  if (control.out_of_data != 0) return true;
+  if (context.replays == nullptr) return false;
+  const bool paused = control.paused_by != 0 &&
+                      (entry.commands & FlagOf(Command::kPause)) != 0 &&
+                      first.command_word == control.paused_by;
+  return paused || entry.acted < control.act_on ||
+         (entry.said & StepRecord::kJournalFull) != 0;
+}
+
+// An input of a replay: but for the clipping, which is fixed with the graph.
+LOCKSTEP_HD void TakeReplayInput(const GateContext& context,
+                                 const StepRecord& input, StepRecord* record) {
+  *record = input;
+  record->max_norm = context.usual.max_norm;
+  record->flags |= context.usual.flags & StepRecord::kHasMaxNorm;
 }
 
 // What the gate decides, once the entry's counts are known.
-LOCKSTEP_HD StepOutcome OutcomeOf(const StepEntry& entry,
-                                  const StepControl& control, uint64_t world) {
+LOCKSTEP_HD StepOutcome OutcomeOf(const GateContext& context,
+                                  const StepEntry& entry,
+                                  const StepControl& control,
+                                  const StepRecord& first) {
+  const auto world = static_cast<uint64_t>(context.world);
   if (entry.invalid_rank != world || control.failed != 0) {
     return StepOutcome::kFailed;
   }
-  if (control.out_of_data != 0) return StepOutcome::kVoid;
+  if (IsVoid(context, entry, control, first)) return StepOutcome::kVoid;
   return entry.differing_rank == world ? StepOutcome::kCommitted
                                        : StepOutcome::kFailed;
+}
+
+// Whether the place of the next entry is free. `own`: this rank's record.
+LOCKSTEP_HD bool HasRoom(const GateContext& context, const StepRecord& own) {
+  return context.replays == nullptr ||
+         (own.flags & StepRecord::kJournalFull) == 0;
+}
+
+// Of several gates that fail only the first writes an entry: replays may follow
+// each other without the host, and would overwrite what it has not read. For
+// the same reason a void replay writes none.
+LOCKSTEP_HD bool WritesEntry(const GateContext& context, const StepEntry& entry,
+                             const StepControl& control,
+                             const StepRecord& own) {
+  const bool is_void = entry.outcome == StepOutcome::kVoid;
+  return control.failed == 0 && HasRoom(context, own) &&
+         !(context.replays != nullptr && is_void);
+}
+
+// Behind a gate, whose entry and scalars are visible.
+LOCKSTEP_HD void Advance(const GateContext& context, const StepEntry& entry,
+                         const StepRecord& first, bool wrote_entry,
+                         StepControl* control) {
+  const bool is_replay = context.replays != nullptr;
+  control->sequence += 1;
+  if (is_replay) control->replays += 1;
+  if (wrote_entry) control->entries += 1;
+  if (entry.outcome == StepOutcome::kFailed) control->failed = 1;
+  if (entry.outcome != StepOutcome::kCommitted) return;
+  AdvanceLossScale(context, first, entry.non_finite);
+  control->step += 1;
+  if (entry.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
+    control->out_of_data = 1;
+  }
+  if (!is_replay) return;
+  const uint64_t ends =
+      FlagOf(Command::kStop) | FlagOf(Command::kDrain) | FlagOf(Command::kGrow);
+  if ((entry.commands & ends) != 0) control->out_of_data = 1;
+  const bool pauses = (entry.commands & FlagOf(Command::kPause)) != 0;
+  control->paused_by = pauses ? first.command_word : 0;
+  const bool saves = (entry.commands & FlagOf(Command::kSave)) != 0;
+  if (saves) control->act_on = control->entries;
+}
+
+// How often a record of a replay reads what the host has posted, at most: it
+// is torn only if the host has posted twice meanwhile.
+inline constexpr int kTriesToRead = 8;
+
+// The record of a replay: what is said once, as the host has said it last.
+// `said` and `read` are from the board.
+LOCKSTEP_HD void TakeSaid(const GateContext& context,
+                          const StepControl& control, const StepRecord& said,
+                          uint64_t read, StepRecord* record) {
+  record->flags |= said.flags;
+  record->command_word = said.command_word;
+  record->acted = said.acted;
+  record->saves = said.saves;
+  if (control.entries - read >= static_cast<uint64_t>(context.depth)) {
+    record->flags |= StepRecord::kJournalFull;
+  }
 }
 
 // The scalars of an outcome. `record`: any valid record, for the terms. The
@@ -323,18 +476,42 @@ LOCKSTEP_HD VerdictScalars ScalarsOf(const StepEntry& entry,
 
 // --- The host ----------------------------------------------------------------
 
-// Completes the input of launch `sequence`: sets its id, checksum and, if the
-// context has a loss scale, what asks for it. `record` has the host's other
-// fields; norm and non-finite elements are the device's.
-void SealStepInput(const GateContext& context, uint64_t sequence,
+// Completes an input: sets its id, checksum and, if the context has a loss
+// scale, what asks for it. `record` has the host's other fields; norm and
+// non-finite elements are the device's. `number`: of the launch's entry; or
+// OfReplay; or kUsual.
+inline constexpr uint64_t kUsual = ~uint64_t{0};
+LOCKSTEP_HD uint64_t OfReplay(uint64_t replay) {
+  return replay | uint64_t{1} << 63;
+}
+void SealStepInput(const GateContext& context, uint64_t number,
                    StepRecord* record);
 
-// The entry of gate `sequence`; null while it is not complete, or after it was
-// overwritten. Its records are valid unless the outcome is kFailed. Acquires:
-// what the device wrote before is visible.
-const StepEntry* FindStepEntry(const GateContext& context, uint64_t sequence);
+// Entry `number`; null while it is not complete, or after it was overwritten.
+// Its records are valid unless the outcome is kFailed. Acquires: what the
+// device wrote before is visible.
+const StepEntry* FindStepEntry(const GateContext& context, uint64_t number);
+
+// --- The host, of replays: beside the device ---
+
+// Copies `input` to its place, word by word.
+void PutStepInput(const StepRecord& input, StepRecord* to);
+// What all replays say from now on: `said` has flags of commands, their number,
+// `acted` and `saves`.
+void PostReplays(const GateContext& context, StepRecord said);
+// What the journal had until entry `read` may be overwritten.
+void NoteRead(ReplayBoard* board, uint64_t read);
+struct ReplayCounts {
+  uint64_t begun, records, gates;
+};
+// Never more gates than records, nor more records than begun. After a stop word
+// was set: a replay that is not among `records` commits nothing.
+ReplayCounts CountReplays(const ReplayBoard& board);
 
 // --- The twins of the device's kernels ---------------------------------------
+
+// At the begin of a replay, before its first transfer.
+void BeginReplay(const GateContext& context);
 
 // Writes this rank's record of the step in progress, and zeroes `norm`.
 void WriteStepRecord(const GateContext& context, FiniteCheck* norm,

@@ -230,6 +230,35 @@ absl::Status BucketStore::CopyGradients(const BucketStore& from) {
   });
 }
 
+absl::Status BucketStore::MakeCopies(
+    absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
+  copies_.resize(memory_.size());
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    if (memory_[b].bytes() == 0 || copies_[b].bytes() > 0) continue;
+    absl::StatusOr<ArenaBuffer> copy = allocate(memory_[b].bytes());
+    if (!copy.ok()) return copy.status();
+    copies_[b] = *std::move(copy);
+  }
+  return absl::OkStatus();
+}
+
+void BucketStore::KeepCopy(KernelQueue& kernel_queue, int b,
+                           const VerdictScalars* may) {
+  kernel_queue.CommitCopy(may, memory_[b].data(), copies_[b].data(),
+                          memory_[b].bytes());
+}
+
+absl::Status BucketStore::RestoreCopies() {
+  return compute_->Perform(nullptr, [this](KernelQueue& kernel_queue) {
+    for (size_t b = 0; b < copies_.size(); ++b) {
+      kernel_queue.Copy(copies_[b].data(), memory_[b].data(),
+                        copies_[b].bytes());
+    }
+    if (!kernel_queue.status().ok()) return kernel_queue.status();
+    return kernel_queue.Done().Wait();
+  });
+}
+
 void BucketStore::SetFlag(int parameter, bool contributed) {
   const SlotRef place = places_[parameter];
   const size_t size = SizeOf(OnWire(place.bucket).dtype);

@@ -107,6 +107,16 @@ class BucketStore {
   // parameters in other buckets. Returns when the copies are complete.
   absl::Status CopyGradients(const BucketStore& from);
 
+  // Memory for a copy of each bucket, which no transfer reaches: a step that is
+  // launched before the host knows of the one before leaves its reduced
+  // gradients there. Errors of `allocate`.
+  absl::Status MakeCopies(
+      absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
+  // Copies the bucket there, if `may` commits.
+  void KeepCopy(KernelQueue& kernel_queue, int b, const VerdictScalars* may);
+  // Copies all buckets back. Returns when that is done.
+  absl::Status RestoreCopies();
+
   // Records whether this rank contributed to the parameter in this step.
   void SetFlag(int parameter, bool contributed);
   // The value passed to SetFlag.
@@ -169,6 +179,7 @@ class BucketStore {
   transport::DeviceContext* compute_ = nullptr;
   std::vector<SlotRef> places_;      // by parameter
   std::vector<ArenaBuffer> memory_;  // by bucket; empty where not a member
+  std::vector<ArenaBuffer> copies_;  // likewise; none before MakeCopies
   std::vector<Flags> flags_;         // likewise
   std::vector<std::optional<WireCast>> casts_;  // likewise, of another dtype
   std::vector<std::optional<LeafSums>> sums_;   // likewise, with leaves

@@ -19,11 +19,13 @@
 
 #include <future>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/gradient/pending.h"
 #include "client/transport/device_context.h"
+#include "kernels/step_gate.h"
 #include "lockstep/stream.h"
 #include "lockstep/verdict.h"
 #include "protocol/ids.h"
@@ -51,6 +53,8 @@ struct Captured {
   std::vector<int> completed;  // parameters, in the order of their Submits
   std::vector<Part> parts;     // by LayoutVersions::turn
   std::unique_ptr<Stream> void_stream;
+  // Of a graph of the program: what its records say.
+  std::optional<kernels::GateContext> replay;
 
   // --- During the capture ---
   size_t part = 0;

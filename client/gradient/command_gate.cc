@@ -19,6 +19,21 @@ void CommandGate::Receive(const protocol::DesiredCommands& word) {
 void CommandGate::Enter(StepSummary* summary) {
   MutexLock lock(&mutex_);
   saves_entered_.push_back(word_.saves);
+  HoldNow(summary);
+}
+
+uint64_t CommandGate::Hold(StepSummary* summary) const {
+  MutexLock lock(&mutex_);
+  HoldNow(summary);
+  return word_.saves;
+}
+
+void CommandGate::Entered(uint64_t saves) {
+  MutexLock lock(&mutex_);
+  saves_entered_.push_back(saves);
+}
+
+void CommandGate::HoldNow(StepSummary* summary) const {
   summary->holds_command[IndexOf(Command::kSave)] = word_.saves > saves_obeyed_;
   summary->holds_command[IndexOf(Command::kGrow)] = word_.wants_growth();
   if (word_.commands.empty()) return;

@@ -64,6 +64,12 @@ class CommandGate {
   // pass in the order in which they were entered.
   void Enter(StepSummary* summary);
 
+  // The same for steps that the program launches: what the host says of them
+  // until it is asked again, and the requests for a save that it has received.
+  uint64_t Hold(StepSummary* summary) const;
+  // Call before Pass of such a step, with what its record said.
+  void Entered(uint64_t saves);
+
   // Call after a verdict has passed, in order. Runs `go_on` now or, if this
   // verdict or one before pauses, when the gate opens. `ends`: the epoch ends
   // with this step, or with one that may be in flight. One call at a time.
@@ -76,6 +82,9 @@ class CommandGate {
   bool shut() const;
 
  private:
+  void HoldNow(StepSummary* summary) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable Mutex mutex_;
   protocol::DesiredCommands word_ ABSL_GUARDED_BY(mutex_);
   // DesiredCommands::saves, when the verdicts that have not passed were

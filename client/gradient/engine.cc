@@ -57,17 +57,21 @@ Engine::Engine(EngineOptions options)
 Engine::~Engine() {
   Rest();
   gate_.Open();
+  if (replays_ != nullptr) replays_->Stop();
   if (record_lane_ != nullptr) {
     executor_.Drain();
     record_lane_->FinishWatching();  // it uses the communicators
   }
   executor_.Close();  // its work uses everything here
+  LeaveMemoryToGraphs();
 }
 
 void Engine::Rest() {
-  const bool rests = AwaitVoidSteps() && failure().ok() &&
-                     agreement_.position().phase == Phase::kIdle &&
-                     (values_ == nullptr || values_->idle());
+  const bool rests =
+      AwaitVoidSteps() && failure().ok() &&
+      (replays_ == nullptr || replays_->AwaitIdle(kDrainTimeout)) &&
+      agreement_.position().phase == Phase::kIdle &&
+      (values_ == nullptr || values_->idle());
   if (rests) return;
   Abort(absl::CancelledError("gradient synchronisation was destroyed"));
   Report().IgnoreError();
@@ -363,6 +367,13 @@ absl::Status Engine::Drain() {
           agreement_.steps(), absl::FormatDuration(kDrainTimeout)));
     }
   }
+  Replays* const replays = replaying_;
+  if (replays != nullptr && !replays->AwaitDecided(deadline.Left())) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "the device has not ended a launch of the program's graph within %s of "
+        "the end of the epoch",
+        absl::FormatDuration(kDrainTimeout)));
+  }
   return gate_of_steps_->Probe(compute_, deadline.Left());
 }
 
@@ -394,6 +405,15 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
     return absl::FailedPreconditionError(
         "a rank rolls forward when it waits for a verdict in an epoch that "
         "has ended");
+  }
+  if (pending->is_replay) {
+    // Later launches have used the buckets.
+    if (!replays_->AwaitIdle(kDrainTimeout)) {
+      return absl::FailedPreconditionError(
+          "launches of the program's graph are running: wait for them first");
+    }
+    absl::Status restored = pending->layout->store().RestoreCopies();
+    if (!restored.ok()) return restored;
   }
   {
     // The device may not have ended the step: it used what the step before, the
@@ -436,6 +456,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
   if (values_ != nullptr) values_->Fail(error);
   gate_.Open();
   for (const auto& verdict : given_up) verdict->Complete(error);
+  if (Replays* const replays = replaying_; replays != nullptr) replays->Wake();
   return true;
 }
 

@@ -60,6 +60,7 @@
 #include "client/gradient/pass_lane.h"
 #include "client/gradient/pending.h"
 #include "client/gradient/record_lane.h"
+#include "client/gradient/replays.h"
 #include "client/gradient/step_agreement.h"
 #include "client/gradient/step_gate.h"
 #include "client/gradient/step_summary.h"
@@ -205,6 +206,22 @@ class Engine {
   // that depends on.
   bool IsStale(const Captured& step);
 
+  // --- Steps in graphs of the program (replays.h, engine_replays.cc) ---
+
+  // From now on the program may launch steps. FailedPrecondition in a job whose
+  // steps cannot be captured, or with run_ahead; errors of memory.
+  absl::Status BeginReplays();
+  // What is submitted from now on, up to Finish, is a step in the graph that
+  // the program captures `stream` into.
+  absl::Status JoinCapture(Stream& stream);
+  // The step that has joined a capture is given up.
+  void LeaveCapture();
+  // For a launch that the device has not decided.
+  absl::Status SetReplayInput(uint64_t replay, const FinishOptions& options);
+  Replays& replays() { return *replays_; }
+  // FailedPrecondition while graphs of the program have steps of this engine.
+  absl::Status CheckNoGraphs();
+
   // --- Slices; FailedPrecondition unless options.sharded ---
 
   // As GradientSync::GatherParameters and AwaitParameter.
@@ -219,7 +236,12 @@ class Engine {
   plan::Slice SliceOf(int parameter) const;
 
   // The operator's commands, as received; from any thread.
-  void Receive(const protocol::DesiredCommands& word) { gate_.Receive(word); }
+  void Receive(const protocol::DesiredCommands& word) {
+    gate_.Receive(word);
+    if (Replays* const replays = replaying_; replays != nullptr) {
+      replays->Post();
+    }
+  }
 
   uint64_t step() const { return agreement_.steps(); }
   // The form of the step in progress.
@@ -367,6 +389,9 @@ class Engine {
   // Where the device decides: blocks until the host knows what was decided of
   // the step before, and has acted on it.
   void AwaitStepBefore();
+  // Steps of the program's graphs: `stream` has run what it has, and the host
+  // knows of all that were decided. In a step, or without replays, at once.
+  absl::Status AwaitReplays(Stream* stream);
   // Everything of the step is launched: the next one begins.
   absl::Status BeginNext();
   // A call that launches a part of a step, from Begin to destruction: no void
@@ -452,7 +477,15 @@ class Engine {
       Captured* step, Stream& stream, absl::FunctionRef<absl::Status()> body);
   void ForgetCapture();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
-      double max_norm, Stream& stream);
+      const FinishOptions& options, double max_norm, Stream& stream);
+  absl::Status CaptureEnd(double max_norm, Stream& stream);
+
+  absl::Status CheckReplays() const;
+  // The step of a replay that the device has decided.
+  std::shared_ptr<PendingVerdict::State> BeginReplay(uint64_t entry);
+  bool AwaitProgramGraphs(absl::Duration timeout);
+  // Keeps what graphs of the program may still use until the process ends.
+  void LeaveMemoryToGraphs();
   // Sets the phase of the step in progress. Does nothing during a capture,
   // since no step is in progress then.
   void Enter(protocol::Phase phase) {
@@ -532,6 +565,12 @@ class Engine {
   std::unique_ptr<VerdictLane> verdict_lane_;
   RecordLane* record_lane_ = nullptr;    // verdict_lane_ if the device decides
   std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only
+
+  std::unique_ptr<Captured> joined_;  // in the program's capture
+  std::vector<std::shared_ptr<transport::DeviceContext::ProgramGraph>>
+      program_graphs_;
+  std::unique_ptr<Replays> replays_;  // null before BeginReplays
+  std::atomic<Replays*> replaying_{nullptr};
 };
 
 }  // namespace lockstep::gradient

@@ -89,7 +89,7 @@ absl::Status Engine::CapturePart(Captured* step, Stream& stream,
   step->completed = std::move(step->capturing().completed);
   if (run_ahead_ == 0) return absl::OkStatus();
   graph = CaptureGraph(step, stream, [&] {
-    return FinishCaptured(step->max_norm, stream).status();
+    return FinishCaptured({}, step->max_norm, stream).status();
   });
   if (!graph.ok()) return graph.status();
   step->capturing().void_graph = *std::move(graph);
@@ -142,7 +142,28 @@ void Engine::ForgetCapture() {
 }
 
 absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
-    double max_norm, Stream& stream) {
+    const FinishOptions& options, double max_norm, Stream& stream) {
+  const VerdictScalars* const scalars = capturing_.load()->capturing().scalars;
+  const bool joined = joined_ != nullptr;
+  if (joined) {
+    const StepSummary usual{.samples = options.samples,
+                            .more_data = options.more_data,
+                            .terms = {.inverse_scale = options.inverse_scale,
+                                      .per_sample = options.per_sample,
+                                      .max_norm = max_norm}};
+    joined_->replay = gate_of_steps_->ReplayContextOf(usual);
+  }
+  absl::Status captured = CaptureEnd(max_norm, stream);
+  if (joined) LeaveCapture();
+  if (!captured.ok()) return captured;
+  auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
+  verdict->set_device_scalars(scalars);
+  verdict->Complete(absl::FailedPreconditionError(
+      "the step was captured and has not run: its launches have verdicts"));
+  return verdict;
+}
+
+absl::Status Engine::CaptureEnd(double max_norm, Stream& stream) {
   Captured& step = *capturing_;
   Captured::Part& part = step.capturing();
   GradientTracker::Incomplete incomplete;
@@ -169,11 +190,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   record_lane_->Capture(nullptr);
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
-  auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
-  verdict->set_device_scalars(part.scalars);
-  verdict->Complete(absl::FailedPreconditionError(
-      "the step was captured and has not run: its launches have verdicts"));
-  return verdict;
+  return absl::OkStatus();
 }
 
 // --- Launching ---------------------------------------------------------------
@@ -188,6 +205,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
     const std::shared_ptr<Captured>& step, const FinishOptions& options,
     Stream& stream) {
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
+  if (absl::Status may = AwaitReplays(&stream); !may.ok()) return may;
   // The verdict of the step before may make this graph stale.
   AwaitStepBefore();
   absl::Status free = CheckBetweenSteps(run_ahead_);

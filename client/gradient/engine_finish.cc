@@ -49,7 +49,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (absl::Status over = ended(); !over.ok()) return over;
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
-  if (capturing_ != nullptr) return FinishCaptured(max_norm, *stream);
+  if (capturing_ != nullptr) return FinishCaptured(options, max_norm, *stream);
+  if (absl::Status may = AwaitReplays(stream); !may.ok()) return may;
   if (stream != nullptr) AwaitStepBefore();
   if (absl::Status begun = BeginPassIfNone(); !begun.ok()) return begun;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);

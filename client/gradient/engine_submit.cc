@@ -14,6 +14,7 @@ using protocol::Phase;
 absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
                             Stream* stream) {
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
+  if (absl::Status may = AwaitReplays(stream); !may.ok()) return may;
   if (stream != nullptr) AwaitStepBefore();
   GradientTracker::Submission submission;
   StepCall call(this);
@@ -49,6 +50,7 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
 absl::Status Engine::SubmitAll(absl::Span<const Buffer> gradients,
                                Stream& stream) {
   if (absl::Status right = CheckStream(&stream); !right.ok()) return right;
+  if (absl::Status may = AwaitReplays(&stream); !may.ok()) return may;
   AwaitStepBefore();
   StepCall call(this);
   absl::Status noted;
@@ -123,8 +125,9 @@ absl::Status Engine::CheckStream(Stream* stream) const {
                          "a step is being captured: it is submitted and "
                          "finished on streams of the capture only")
                    : absl::InvalidArgumentError(
-                         "the stream is being captured, but not by "
-                         "GradientSync::Capture");
+                         "the stream is being captured, but neither by "
+                         "GradientSync::Capture, nor has it joined "
+                         "(ReplayedSteps::JoinCapture)");
 }
 
 absl::Status Engine::CheckKnown(int parameter) const {

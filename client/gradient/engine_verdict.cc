@@ -148,11 +148,13 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
                      Verdict judged) {
   const int parameters = static_cast<int>(options_.names.size());
   BucketStore& store = verdict->layout->store();
-  judged.contributed.resize(parameters);
-  for (int p = 0; p < parameters; ++p)
+  // The next replay may be writing the reduced flags already.
+  const bool has_flags = !verdict->is_replay;
+  if (has_flags) judged.contributed.resize(parameters);
+  for (int p = 0; has_flags && p < parameters; ++p)
     judged.contributed[p] = store.Contributed(p);
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
-  if (verdict->options.more_data) NoteUnsubmitted(store, judged);
+  if (has_flags && verdict->options.more_data) NoteUnsubmitted(store, judged);
 
   // Before any thread can begin the next step.
   if (judged.finite) store.KeepResiduals();
@@ -223,6 +225,7 @@ void Engine::EndAfter(const Verdict& last) {
     options_.on_grow(over, report);
   }
   for (const auto& verdict : given_up) verdict->Complete(over);
+  if (Replays* const replays = replaying_; replays != nullptr) replays->Wake();
   if (run_ahead_ > 0) {
     versions_->ReleaseAll();
     LaunchVoidSteps(last_launch.value_or(0));

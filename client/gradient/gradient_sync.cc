@@ -12,6 +12,7 @@
 #include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/gradient_sync_impl.h"
+#include "client/gradient/replayed_steps.h"
 
 namespace lockstep {
 
@@ -88,7 +89,8 @@ absl::Status GradientSync::Impl::Seal() {
       Session::Impl::StepOwner{[this](const std::string& verdict) {
                                  return engine_->RollForward(verdict);
                                },
-                               [this] { return engine_->last_verdict(); }}));
+                               [this] { return engine_->last_verdict(); },
+                               [this] { return engine_->CheckNoGraphs(); }}));
   watch_ = session_.AddWatch(
       [this](const absl::Status& cause) { OnEpochEnded(cause); });
   session_.SetProgressSource([this] { return engine_->progress(); });
@@ -460,6 +462,18 @@ absl::StatusOr<std::unique_ptr<CapturedStep>> GradientSync::Capture(
         return impl_->Explained("CapturedStep::Launch", error);
       },
       [this](uint64_t launch) { impl_->KeepStepScoped(launch); }));
+}
+
+absl::StatusOr<std::unique_ptr<ReplayedSteps>> GradientSync::BeginReplays() {
+  if (absl::Status status = impl_->CheckSealed(); !status.ok()) return status;
+  impl_->ReportValueDigests();
+  if (absl::Status begun = impl_->BeginReplays(); !begun.ok()) {
+    return impl_->Explained("GradientSync::BeginReplays", begun);
+  }
+  return std::make_unique<ReplayedSteps>(std::make_unique<ReplayedSteps::State>(
+      &impl_->engine(), [this](const absl::Status& error) {
+        return impl_->Explained("ReplayedSteps", error);
+      }));
 }
 
 uint64_t GradientSync::step() const {

@@ -64,6 +64,11 @@ class GradientSync::Impl {
     session_.state().KeepStepScoped(session_.first_step() + launch + 1);
   }
 
+  absl::Status BeginReplays() {
+    absl::Status may = session_.state().ForbidStepScoped();
+    return may.ok() ? engine_->BeginReplays() : may;
+  }
+
   // FailedPrecondition before Seal.
   absl::Status CheckSealed() const {
     if (engine_ != nullptr) return absl::OkStatus();

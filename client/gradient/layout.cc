@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<Layout>> Layout::Create(
 
 absl::Status Layout::FindTransfers() {
   first_of_bucket_.resize(plan_->buckets.size());
+  last_of_bucket_.resize(plan_->buckets.size());
   const plan::RankPlan& mine = plan_->ranks[rank_];
   for (plan::TransferRef ref : mine.launch_order) {
     const plan::Lane& lane = mine.lanes[ref.lane];
@@ -75,8 +76,11 @@ absl::Status Layout::FindTransfers() {
     if (plan::GathersParameters(*plan_, transfer)) {
       gathers_.push_back({transfer.bucket, transfer.communicator, ref,
                           SliceOf(transfer.bucket)});
-    } else if (first_of_bucket_[transfer.bucket].lane < 0) {
-      first_of_bucket_[transfer.bucket] = ref;
+    } else {
+      last_of_bucket_[transfer.bucket] = &transfer;
+      if (first_of_bucket_[transfer.bucket].lane < 0) {
+        first_of_bucket_[transfer.bucket] = ref;
+      }
     }
   }
   if (verdict_.lane >= 0) return absl::OkStatus();
@@ -275,6 +279,11 @@ absl::Status Layout::Apply(KernelQueue& kernel_queue,
       !is_before && plan::GathersParameters(*plan_, transfer);
   if (has_gathered) {
     around_.values->Arrived(transfer.bucket, gather_, kernel_queue.Done());
+  }
+  const bool is_reduced =
+      !is_before && last_of_bucket_[transfer.bucket] == &transfer;
+  if (is_reduced && may_keep_ != nullptr) {
+    store_.KeepCopy(kernel_queue, transfer.bucket, may_keep_);
   }
   return kernel_queue.status();
 }

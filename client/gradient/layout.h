@@ -135,6 +135,10 @@ class Layout final : public executor::LaneOwner {
     return store_.CopyGradients(from.store_);
   }
 
+  // From now on each reduced bucket is copied, if `may` commits
+  // (BucketStore::KeepCopy); null: no longer.
+  void KeepReduced(const VerdictScalars* may) { may_keep_ = may; }
+
   // The number of the gathers that are marked ready next (parameter_store.h);
   // called on the thread that marks them.
   void SetGather(uint64_t number) { gather_ = number; }
@@ -180,10 +184,12 @@ class Layout final : public executor::LaneOwner {
   BucketStore store_;
   std::vector<Gather> gathers_;
   std::vector<plan::TransferRef> first_of_bucket_;
+  std::vector<const plan::Transfer*> last_of_bucket_;
   plan::TransferRef verdict_;
   absl::flat_hash_map<const plan::Transfer*, std::vector<Norm>> norms_;
   Surroundings around_;
   uint64_t gather_ = 0;
+  const VerdictScalars* may_keep_ = nullptr;
   std::shared_ptr<const executor::Program> program_;
 };
 

@@ -57,6 +57,14 @@ void LayoutVersions::OnMoved(std::function<void()> handler) {
   on_moved_ = std::move(handler);
 }
 
+void LayoutVersions::Freeze() {
+  Layouts dropped;  // freed without the lock
+  MutexLock lock(&mutex_);
+  while (prepared_ > 0) released_.Wait(&mutex_);
+  dropped = std::exchange(next_, {});
+  frozen_ = true;
+}
+
 // --- Preparing --------------------------------------------------------------
 
 bool LayoutVersions::CanMove() const {
@@ -71,6 +79,11 @@ absl::Status LayoutVersions::Stage(Layouts next) {
     return absl::FailedPreconditionError(
         absl::StrFormat("revision %d of the plan cannot follow revision %d",
                         next[0]->revision().value, now));
+  }
+  if (frozen_) {
+    return absl::FailedPreconditionError(
+        "the program launches graphs with this revision's buckets "
+        "(ReplayedSteps)");
   }
   if (!MayMove()) {
     return absl::FailedPreconditionError(

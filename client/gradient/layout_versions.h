@@ -74,6 +74,9 @@ class LayoutVersions {
   // rank then stages no later revision if it has returned views.
   void OnMoved(std::function<void()> handler);
 
+  // For good: this rank stages no later revision.
+  void Freeze();
+
   // Whether a later revision can be staged.
   bool CanMove() const;
   // Keeps `next` until a verdict switches to it. FailedPrecondition, and `next`
@@ -102,7 +105,7 @@ class LayoutVersions {
   // False if not prepared.
   absl::StatusOr<bool> CopyIfPrepared();
   bool MayMove() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !views_are_out_ || on_moved_ != nullptr;
+    return !frozen_ && (!views_are_out_ || on_moved_ != nullptr);
   }
 
   mutable Mutex mutex_;
@@ -112,6 +115,7 @@ class LayoutVersions {
   Layouts former_;  // of the thread that switches
   std::function<void()> on_moved_ ABSL_GUARDED_BY(mutex_);
   bool views_are_out_ ABSL_GUARDED_BY(mutex_) = false;
+  bool frozen_ ABSL_GUARDED_BY(mutex_) = false;
   int prepared_ ABSL_GUARDED_BY(mutex_) = 0;  // steps
   std::atomic<size_t> turn_{0};
   std::atomic<Layout*> current_;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/deadline.h"
 #include "base/mutex.h"
 #include "client/gradient/step_summary.h"
 #include "client/transport/device_context.h"
@@ -88,6 +89,15 @@ class PendingVerdict::State {
     return explain_(result_->status());
   }
 
+  // The result, unexplained; none in time: no value.
+  std::optional<absl::StatusOr<Verdict>> AwaitResult(
+      const Deadline& deadline) const {
+    MutexLock lock(&mutex_);
+    while (!result_ && !deadline.Passed()) {
+      completed_.WaitFor(&mutex_, deadline.Left());
+    }
+    return result_;
+  }
   // Blocks until there is a result; its status, unexplained.
   absl::Status AwaitResult() const {
     MutexLock lock(&mutex_);
@@ -107,6 +117,7 @@ class PendingVerdict::State {
   uint64_t launch = 0;                 // step_gate.h
   gradient::Layout* layout = nullptr;  // until the next revision takes effect
   bool is_prepared = false;            // LayoutVersions::Prepare
+  bool is_replay = false;              // launched by the program
   bool stream_follows_device = false;  // the host does not wait
   double max_norm = 0;                 // for the scalars
   bool has_scalars = false;            // whether a stream reads the scalars

@@ -2,9 +2,13 @@
 
 namespace lockstep::gradient {
 
+kernels::GateContext RecordLane::ContextOf(const Captured& step) const {
+  return step.replay ? *step.replay : options_.gate->ContextOf(step.revision);
+}
+
 absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
-    options_.gate->WriteRecord(kernel_queue, step->revision);
+    options_.gate->WriteRecord(kernel_queue, ContextOf(*step));
     return kernel_queue.status();
   }
   written_ = Event();
@@ -16,20 +20,21 @@ absl::Status RecordLane::Write(KernelQueue& kernel_queue) {
   options_.enter(*verdict_, &summary);
   const Revision revision = verdict_->step_id.revision;
   options_.gate->Seal(verdict_->launch, revision, summary);
-  options_.gate->WriteRecord(kernel_queue, revision);
+  options_.gate->WriteRecord(kernel_queue, options_.gate->ContextOf(revision));
   written_ = kernel_queue.Done();
   return kernel_queue.status();
 }
 
 absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
-    options_.gate->Decide(kernel_queue, step->revision,
+    options_.gate->Decide(kernel_queue, ContextOf(*step),
                           step->capturing().scalars);
     if (!kernel_queue.status().ok()) return kernel_queue.status();
     step->capturing().verdict_captured.set_value(kernel_queue.Done());
     return absl::OkStatus();
   }
-  options_.gate->Decide(kernel_queue, verdict_->step_id.revision,
+  options_.gate->Decide(kernel_queue,
+                        options_.gate->ContextOf(verdict_->step_id.revision),
                         options_.gate->ScalarsOf(verdict_->launch));
   const Event decided = kernel_queue.Done();
   options_.gate->ClearLaterScalars(kernel_queue, verdict_->launch);

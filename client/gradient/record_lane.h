@@ -80,6 +80,7 @@ class RecordLane final : public VerdictLane {
   void Failed(const plan::Transfer& transfer, int communicator,
               const absl::Status& error) override;
 
+  kernels::GateContext ContextOf(const Captured& step) const;
   absl::Status Write(KernelQueue& kernel_queue) override;
   absl::Status Read(KernelQueue& kernel_queue) override;
   void Await(const VerdictWatch::EnqueuedStep& step);

@@ -165,14 +165,72 @@ void StepGate::Seal(uint64_t launch, Revision revision,
   inputs_.as<StepRecord>()[launch % kDepth] = input;
 }
 
-void StepGate::WriteRecord(KernelQueue& kernel_queue, Revision revision) {
-  kernel_queue.WriteStepRecord(ContextOf(revision), norm(), own_record());
+void StepGate::WriteRecord(KernelQueue& kernel_queue,
+                           const kernels::GateContext& context) {
+  kernel_queue.WriteStepRecord(context, norm(), own_record());
 }
 
-void StepGate::Decide(KernelQueue& kernel_queue, Revision revision,
+void StepGate::Decide(KernelQueue& kernel_queue,
+                      const kernels::GateContext& context,
                       VerdictScalars* scalars) {
-  kernel_queue.GateStep(ContextOf(revision), own_record(), records(), scalars);
+  kernel_queue.GateStep(context, own_record(), records(), scalars);
 }
+
+// --- Replays -----------------------------------------------------------------
+
+absl::Status StepGate::BeginReplays(transport::DeviceContext& compute,
+                                    Revision revision, int more_data_min) {
+  auto board = compute.AllocateStaging(sizeof(kernels::ReplayBoard));
+  if (!board.ok()) return board.status();
+  board_ = *std::move(board);
+  replays_revision_ = revision;
+  replays_more_data_min_ = more_data_min;
+  return Put(compute, VerdictScalars{.commit = 1, .finite = 1}, keeps());
+}
+
+kernels::GateContext StepGate::ReplayContextOf(const StepSummary& usual) const {
+  kernels::GateContext context = ContextOf(replays_revision_);
+  context.more_data_min = replays_more_data_min_;
+  context.replays = &board();
+  context.keeps = &device().keeps;
+  context.usual = InputOf(usual);
+  kernels::SealStepInput(context, kernels::kUsual, &context.usual);
+  return context;
+}
+
+absl::Status StepGate::SealReplay(uint64_t replay, const StepSummary& summary) {
+  const uint64_t decided = CountReplays().gates;
+  if (replay < decided || replay >= decided + kDepth) {
+    return absl::OutOfRangeError(
+        absl::StrFormat("launch %d: an input can be set for launches %d to %d",
+                        replay, decided, decided + kDepth - 1));
+  }
+  StepRecord input = InputOf(summary);
+  kernels::SealStepInput(ContextOf(replays_revision_),
+                         kernels::OfReplay(replay), &input);
+  kernels::PutStepInput(input, &inputs_.as<StepRecord>()[replay % kDepth]);
+  return absl::OkStatus();
+}
+
+void StepGate::PostReplays(const StepSummary& held, uint64_t acted,
+                           uint64_t saves) {
+  StepRecord said = InputOf(held);
+  said.flags &= ~uint64_t{StepRecord::kFirstCommand - 1};
+  said.acted = acted;
+  said.saves = saves;
+  kernels::GateContext context = ContextOf(replays_revision_);
+  context.replays = &board();
+  kernels::PostReplays(context, said);
+}
+
+StepSummary StepGate::OwnOf(uint64_t entry, uint64_t* saves) const {
+  const StepRecord& own =
+      kernels::EntryOf(ContextOf({}), entry)->records()[options_.rank];
+  *saves = own.saves;
+  return SummaryOf(own);
+}
+
+// --- What was decided --------------------------------------------------------
 
 void StepGate::ClearLaterScalars(KernelQueue& kernel_queue, uint64_t launch) {
   const auto run_ahead = static_cast<uint64_t>(options_.run_ahead);
@@ -196,7 +254,7 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
       kernels::FindStepEntry(context, launch);
   if (entry == nullptr) return std::nullopt;
   const uint64_t id = kernels::StepRecordId(
-      context, {.step = step_id.step, .sequence = launch});
+      context, {.step = step_id.step, .sequence = entry->gate});
   Outcome decision{
       .passed = entry->outcome == kernels::StepOutcome::kCommitted &&
                 entry->step == step_id.step,

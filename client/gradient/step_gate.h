@@ -61,8 +61,8 @@ class StepGate {
       const Options& options, transport::DeviceContext& compute,
       absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate);
 
-  // The steps whose scalars are kept at once.
-  static constexpr int kDepth = 8;
+  // The steps whose scalars and entries are kept at once.
+  static constexpr int kDepth = 32;
 
   // --- On the device ---
 
@@ -85,10 +85,13 @@ class StepGate {
   // What this rank says of the step, without the norm, which the device adds.
   // Call it before the launch can run.
   void Seal(uint64_t launch, Revision revision, const StepSummary& summary);
-  void WriteRecord(KernelQueue& kernel_queue, Revision revision);
+  void WriteRecord(KernelQueue& kernel_queue,
+                   const kernels::GateContext& context);
   // Behind the all-gather. A graph keeps `scalars`.
-  void Decide(KernelQueue& kernel_queue, Revision revision,
+  void Decide(KernelQueue& kernel_queue, const kernels::GateContext& context,
               VerdictScalars* scalars);
+  // What both need of a launch by the library.
+  kernels::GateContext ContextOf(Revision revision) const;
   // Behind Decide of an eager launch: clears the scalars of the launches whose
   // updates may run though their gate does not. A program that does not wait
   // for them finds that it may not update.
@@ -118,6 +121,35 @@ class StepGate {
   // value: the gate has not run.
   std::optional<Outcome> Find(uint64_t launch, const StepId& step_id) const;
 
+  // --- Replays: launches by the program (kernels/step_gate.h) ---
+
+  // `revision`: of all replays. `more_data_min`: as GateContext. Errors of
+  // `compute`.
+  absl::Status BeginReplays(transport::DeviceContext& compute,
+                            Revision revision, int more_data_min);
+  // Of a graph whose launches say `usual`, unless they have an input.
+  kernels::GateContext ReplayContextOf(const StepSummary& usual) const;
+  // Where all replays write their scalars: the next one overwrites them.
+  VerdictScalars* replay_scalars() { return &device().replay_scalars; }
+  // Whether reduced gradients may be kept: as scalars of CommitCopy.
+  VerdictScalars* keeps() { return &device().keeps; }
+  // What a replay says. OutOfRange if it is decided, or too far ahead.
+  absl::Status SealReplay(uint64_t replay, const StepSummary& summary);
+  // What all replays say from now on, besides.
+  void PostReplays(const StepSummary& held, uint64_t acted, uint64_t saves);
+  kernels::ReplayCounts CountReplays() const {
+    return kernels::CountReplays(board());
+  }
+  // Null: there is no such entry yet.
+  const kernels::StepEntry* EntryAt(uint64_t entry) const {
+    return kernels::FindStepEntry(ContextOf({}), entry);
+  }
+  // What this rank's record said, and the requests for a save. Of a complete
+  // entry.
+  StepSummary OwnOf(uint64_t entry, uint64_t* saves) const;
+  // The host needs no entry before `entry` any more.
+  void NoteRead(uint64_t entry) { kernels::NoteRead(&board(), entry); }
+
   // For the next launch; on return it is in device memory.
   absl::Status SetLossScale(transport::DeviceContext& compute,
                             const LossScale& scale);
@@ -136,6 +168,8 @@ class StepGate {
     uint64_t probe;
     LossScale loss_scale;
     VerdictScalars scalars[kDepth];
+    VerdictScalars replay_scalars;
+    VerdictScalars keeps;
     alignas(256) kernels::StepRecord own;
     alignas(256) kernels::StepRecord records[1];  // of each rank
   };
@@ -144,7 +178,9 @@ class StepGate {
   DeviceMemory& device() const {
     return *reinterpret_cast<DeviceMemory*>(memory_.data());
   }
-  kernels::GateContext ContextOf(Revision revision) const;
+  kernels::ReplayBoard& board() const {
+    return *reinterpret_cast<kernels::ReplayBoard*>(board_.data());
+  }
   bool WasBefore(uint64_t launch, int rank,
                  const kernels::StepRecord& record) const;
   absl::Status Begin(transport::DeviceContext& compute);
@@ -156,6 +192,9 @@ class StepGate {
   ArenaBuffer memory_;   // DeviceMemory
   ArenaBuffer inputs_;   // staging: kDepth records
   ArenaBuffer journal_;  // staging: kDepth entries
+  ArenaBuffer board_;    // staging: of replays, once they have begun
+  Revision replays_revision_;
+  int replays_more_data_min_ = 0;
   std::shared_ptr<transport::DeviceContext::StopWord> stop_;
 };
 

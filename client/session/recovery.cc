@@ -96,10 +96,14 @@ absl::StatusOr<std::shared_ptr<const View>> Session::Impl::AwaitEnd() {
 absl::StatusOr<Recovery> Session::Impl::Recover() {
   const auto ended = AwaitEnd();
   if (!ended.ok()) return ended.status();
-  bool has_owner = false;
+  std::shared_ptr<const StepOwner> owner;
   {
     MutexLock lock(&mutex_);
-    has_owner = step_owner_ != nullptr;
+    owner = step_owner_;
+  }
+  const bool has_owner = owner != nullptr;
+  if (has_owner) {
+    if (absl::Status may = owner->may_recover(); !may.ok()) return may;
   }
   // Without an owner, or after it, no step is in progress.
   if (!has_owner)

@@ -240,6 +240,8 @@ class Session::Impl {
         roll_forward;
     // The verdict's bytes of the last step that this rank has passed.
     std::function<std::string()> last_verdict;
+    // FailedPrecondition while something of the steps may still run.
+    std::function<absl::Status()> may_recover;
   };
   // The owner calls Quiesced once the epoch has ended.
   void SetStepOwner(std::shared_ptr<const StepOwner> owner);

@@ -55,6 +55,10 @@ absl::Status StateRegistry::SetStepScoped(StateId id) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "state %d is not registered: there are %d", id.index, entries_.size()));
   }
+  if (step_scoped_is_forbidden_) {
+    return absl::FailedPreconditionError(
+        "SetStepScoped after GradientSync::BeginReplays");
+  }
   Entry& entry = entries_[static_cast<size_t>(id.index)];
   if (entry.spec.slice || !entry.spec.sliced_like.empty()) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -72,6 +76,18 @@ absl::Status StateRegistry::SetStepScoped(StateId id) {
     std::memcpy(entry.first.data(), entry.data, bytes);
   }
   has_step_scoped_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status StateRegistry::ForbidStepScoped() {
+  MutexLock lock(&mutex_);
+  if (has_step_scoped_) {
+    return absl::FailedPreconditionError(
+        "state that changes within a step (SetStepScoped) is copied when a "
+        "step ends, which the host does not see of a graph that the program "
+        "launches");
+  }
+  step_scoped_is_forbidden_ = true;
   return absl::OkStatus();
 }
 

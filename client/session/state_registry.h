@@ -59,6 +59,9 @@ class StateRegistry {
   // goes on with the step behind it. Errors: InvalidArgument (an unknown id, a
   // slice).
   absl::Status SetStepScoped(StateId id);
+  // For good: the program runs steps whose end the host does not see.
+  // FailedPrecondition if there is such a state.
+  absl::Status ForbidStepScoped();
   // Copies the state with which step `next` begins. Steps are kept for as long
   // as they may be in flight (kKept).
   void KeepStepScoped(uint64_t next);
@@ -101,6 +104,7 @@ class StateRegistry {
 
   std::atomic<bool> loaded_{false};
   std::atomic<bool> has_step_scoped_{false};
+  bool step_scoped_is_forbidden_ ABSL_GUARDED_BY(mutex_) = false;
   // The steps that `kept` is about; 0: none. The first step of a job is kept as
   // `first`.
   std::array<uint64_t, kKept> kept_steps_ ABSL_GUARDED_BY(mutex_) = {};

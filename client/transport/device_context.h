@@ -94,8 +94,9 @@ class DeviceContext {
                                void* scratch, kernels::FiniteCheck* total) = 0;
 
     // The bits of kernels/step_gate.h. In the transport's memory: control,
-    // `norm`, records and `scalars`; in staging: inputs and journal; `stop` is
-    // of a StopWord.
+    // `norm`, records and scalars; in staging: inputs, journal and board;
+    // `stop` is of a StopWord.
+    virtual void BeginReplay(const kernels::GateContext& context) = 0;
     virtual void WriteStepRecord(const kernels::GateContext& context,
                                  kernels::FiniteCheck* norm,
                                  kernels::StepRecord* record) = 0;
@@ -103,6 +104,10 @@ class DeviceContext {
                           const kernels::StepRecord* own,
                           const kernels::StepRecord* records,
                           VerdictScalars* scalars) = 0;
+
+    // The bits of kernels/verdict_gate.h; all in the transport's memory.
+    virtual void CommitCopy(const VerdictScalars* verdict, const void* from,
+                            void* to, size_t bytes) = 0;
 
     // The bits of kernels/strided_box.h.
     virtual void FillBoxes(std::span<const kernels::BoxFill> boxes,
@@ -204,6 +209,15 @@ class DeviceContext {
     virtual void Launch(Stream& stream) = 0;
   };
 
+  // A graph that the program captures, launches and destroys.
+  class ProgramGraph {
+   public:
+    virtual ~ProgramGraph() = default;
+    // Whether nothing of it is left: neither the graph, nor what was
+    // instantiated from it. Waits until then, at most for `timeout`.
+    virtual bool AwaitDestroyed(absl::Duration timeout) = 0;
+  };
+
   virtual ~DeviceContext() = default;
 
   // Zeroed staging memory, aligned as the arena's. Errors: ResourceExhausted.
@@ -238,6 +252,16 @@ class DeviceContext {
   // `body`; FailedPrecondition for host memory, and during another capture.
   virtual absl::StatusOr<std::unique_ptr<Graph>> Capture(
       Stream& stream, absl::FunctionRef<absl::Status()> body) = 0;
+  // The program captures `stream`: what is enqueued on it from now on, and what
+  // Queues enqueue behind it, becomes part of the program's graph, until
+  // LeaveCapture. The stream must wait for launches on Queues before that.
+  // While the graph exists, its communicators are not freed. Errors:
+  // FailedPrecondition for host memory, for a stream that is not captured, and
+  // during another capture.
+  virtual absl::StatusOr<std::shared_ptr<ProgramGraph>> JoinCapture(
+      Stream& stream) = 0;
+  // Errors: of the communicators that take part.
+  virtual absl::Status LeaveCapture() = 0;
   // Whether work enqueued on `stream` now becomes part of a capture.
   virtual bool Captures(const Stream& stream) const = 0;
 

@@ -12,11 +12,18 @@
 #include "kernels/reduce_pairs.h"
 #include "kernels/scale_and_check.h"
 #include "kernels/step_gate.h"
+#include "kernels/verdict_gate.h"
 
 namespace lockstep::transport {
 namespace {
 
 // Each kernel is done when its call returns.
+absl::Status NoGraphs() {
+  return absl::FailedPreconditionError(
+      "this job's gradients are in the host's memory: there is no CUDA graph "
+      "to capture a step into");
+}
+
 class HostKernelQueue final : public DeviceContext::KernelQueue {
  public:
   void Copy(const void* from, void* to, size_t bytes) override {
@@ -72,6 +79,9 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                      kernels::FiniteCheck* total) override {
     kernels::ScaleAndCheck(data, dtype, factor, scaled, checked, total);
   }
+  void BeginReplay(const kernels::GateContext& context) override {
+    kernels::BeginReplay(context);
+  }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,
                        kernels::StepRecord* record) override {
@@ -82,6 +92,10 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                 const kernels::StepRecord* records,
                 VerdictScalars* scalars) override {
     kernels::GateStep(context, own, records, scalars);
+  }
+  void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
+                  size_t bytes) override {
+    kernels::CommitCopy(verdict, from, to, bytes);
   }
   void FillBoxes(std::span<const kernels::BoxFill> boxes,
                  std::span<void* const> out) override {
@@ -227,10 +241,12 @@ class HostDeviceContext final : public DeviceContext {
 
   absl::StatusOr<std::unique_ptr<Graph>> Capture(
       Stream&, absl::FunctionRef<absl::Status()>) override {
-    return absl::FailedPreconditionError(
-        "this job's gradients are in the host's memory: there is no CUDA graph "
-        "to capture a step into");
+    return NoGraphs();
   }
+  absl::StatusOr<std::shared_ptr<ProgramGraph>> JoinCapture(Stream&) override {
+    return NoGraphs();
+  }
+  absl::Status LeaveCapture() override { return NoGraphs(); }
   bool Captures(const Stream&) const override { return false; }
 
   absl::Status Perform(Stream* stream, Work work) override {

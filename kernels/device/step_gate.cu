@@ -8,26 +8,79 @@ namespace {
 constexpr unsigned kVectors = sizeof(StepRecord) / sizeof(ulonglong2);
 static_assert(kRecordWords <= kWarp / 2);
 
+// Words of pinned memory are read once, all at the same time, and not from a
+// cache: the host may write them until just before. By the lanes from `lane`.
+__device__ void GetRecord(const StepRecord& at, unsigned lane, StepRecord* to) {
+  const unsigned word = threadIdx.x - lane;
+  if (word >= kRecordWords) return;
+  reinterpret_cast<uint64_t*>(to)[word] =
+      reinterpret_cast<const volatile uint64_t*>(&at)[word];
+}
+
+__device__ uint64_t Get(const uint64_t& word) {
+  return *const_cast<const volatile uint64_t*>(&word);
+}
+
+__device__ void Put(uint64_t value, uint64_t* word) {
+  *const_cast<volatile uint64_t*>(word) = value;
+  __threadfence_system();
+}
+
+__global__ void __launch_bounds__(kWarp) Begin(const GateContext context) {
+  if (threadIdx.x == 0) Put(context.control->replays + 1, &context.replays->begun);
+}
+
+// What this rank says of the launch, in shared memory; false: the host has not
+// sealed it.
+__device__ bool TakeInput(const GateContext& context,
+                          const StepControl& control, StepRecord* input,
+                          StepRecord* said) {
+  const auto depth = static_cast<uint64_t>(context.depth);
+  if (context.replays == nullptr) {
+    GetRecord(context.inputs[control.entries % depth], 0, input);
+    __syncwarp();
+    return IsValid(*input, context.rank,
+                   StepInputId(context, control.entries));
+  }
+  const ReplayBoard& board = *context.replays;
+  GetRecord(context.inputs[control.replays % depth], 0, input);
+  bool found = false;
+  for (int i = 0; i < kTriesToRead && !found; ++i) {
+    const uint64_t slot = Get(board.slot);
+    __syncwarp();
+    GetRecord(board.said[slot % 2], kRecordWords, said);
+    __syncwarp();
+    found = IsValid(*said, context.rank, StepInputId(context, kUsual));
+  }
+  const bool has_input =
+      IsValid(*input, context.rank,
+              StepInputId(context, OfReplay(control.replays)));
+  __syncwarp();
+  if (threadIdx.x == 0) {
+    StepRecord record = context.usual;
+    if (has_input) TakeReplayInput(context, *input, &record);
+    TakeSaid(context, control, *said, Get(board.read), &record);
+    *input = record;
+  }
+  return found;
+}
+
 __global__ void __launch_bounds__(kWarp)
     Write(const GateContext context, FiniteCheck* norm, StepRecord* record) {
   __shared__ StepRecord input;
-  __shared__ uint32_t stop;
+  __shared__ StepRecord said;
   const StepControl control = *context.control;
-  const StepRecord& slot =
-      context.inputs[control.sequence % static_cast<uint64_t>(context.depth)];
-  // Pinned memory is read once, all words at the same time, and not from a
-  // cache: the host may write it until just before.
-  if (threadIdx.x < kRecordWords) {
-    reinterpret_cast<uint64_t*>(&input)[threadIdx.x] =
-        reinterpret_cast<const volatile uint64_t*>(&slot)[threadIdx.x];
-  } else if (threadIdx.x == kRecordWords) {
+  uint32_t stop = 0;
+  if (threadIdx.x == 0) {
+    // Before the stop word is read.
+    if (context.replays != nullptr) {
+      Put(control.replays + 1, &context.replays->records);
+    }
     stop = *context.stop;
   }
-  __syncwarp();
+  const bool sealed = TakeInput(context, control, &input, &said);
   if (threadIdx.x != 0) return;
   const bool ended = stop != 0 || control.failed != 0;
-  const bool sealed =
-      IsValid(input, context.rank, StepInputId(context, control.sequence));
   StepRecord made = input;
   TakeLossScale(context, &made);
   made.id = StepRecordId(context, control);
@@ -46,6 +99,7 @@ constexpr unsigned kWarps = kThreads / kWarp;
 struct RecordCounts {
   uint64_t invalid_rank, differing_rank;
   uint64_t non_finite = 0, with_more_data = 0, records_hash = 0;
+  uint64_t commands = ~0ull, said = 0, acted = ~0ull;
 
   __device__ explicit RecordCounts(uint64_t world)
       : invalid_rank(world), differing_rank(world) {}
@@ -55,6 +109,9 @@ struct RecordCounts {
     non_finite += other.non_finite;
     with_more_data += other.with_more_data;
     records_hash += other.records_hash;
+    commands &= other.commands;
+    said |= other.said;
+    acted = min(acted, other.acted);
   }
   __device__ RecordCounts Below(unsigned lanes) const {
     RecordCounts other(0);
@@ -63,6 +120,9 @@ struct RecordCounts {
     other.non_finite = __shfl_down_sync(kAll, non_finite, lanes);
     other.with_more_data = __shfl_down_sync(kAll, with_more_data, lanes);
     other.records_hash = __shfl_down_sync(kAll, records_hash, lanes);
+    other.commands = __shfl_down_sync(kAll, commands, lanes);
+    other.said = __shfl_down_sync(kAll, said, lanes);
+    other.acted = __shfl_down_sync(kAll, acted, lanes);
     return other;
   }
 };
@@ -83,28 +143,31 @@ __device__ void CopyRecord(const StepRecord& from, StepRecord* to) {
 // The decision of one thread. The journal's entry is complete before the
 // scalars are visible; inside the entry nothing is ordered, because its reader
 // checks every word.
-__device__ void Conclude(const GateContext& context, const StepRecord& first,
-                         StepEntry made, VerdictScalars* scalars) {
+__device__ void Conclude(const GateContext& context, const StepRecord& own,
+                         const StepRecord& first, StepEntry made, VerdictScalars* scalars) {
   StepControl control = *context.control;
-  StepEntry* const entry = EntryOf(context, control.sequence);
-  const auto world = static_cast<uint64_t>(context.world);
+  StepEntry* const entry = EntryOf(context, control.entries);
   made.step = control.step;
-  made.outcome = OutcomeOf(made, control, world);
-  made.checksum = ChecksumOf(made, control.sequence);
-  control.sequence += 1;
-  made.sequence = control.sequence;
-  *entry = made;
-  __threadfence_system();
-  *scalars = ScalarsOf(made, first);
-  if (made.outcome == StepOutcome::kFailed) control.failed = 1;
-  if (made.outcome == StepOutcome::kCommitted) {
-    AdvanceLossScale(context, first, made.non_finite);
-    control.step += 1;
-    if (made.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
-      control.out_of_data = 1;
-    }
+  made.gate = control.sequence;
+  made.is_replay = context.replays != nullptr ? 1 : 0;
+  made.replay = control.replays;
+  made.outcome = OutcomeOf(context, made, control, first);
+  made.checksum = ChecksumOf(made, control.entries);
+  const bool writes_entry = WritesEntry(context, made, control, own);
+  if (writes_entry) {
+    made.sequence = control.entries + 1;
+    *entry = made;
+    __threadfence_system();
   }
+  *scalars = ScalarsOf(made, first);
+  if (made.outcome == StepOutcome::kFailed && context.keeps != nullptr) {
+    context.keeps->commit = 0;
+  }
+  Advance(context, made, first, writes_entry, &control);
   *context.control = control;
+  if (context.replays == nullptr) return;
+  __threadfence_system();
+  Put(control.replays, &context.replays->gates);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -116,22 +179,28 @@ __global__ void __launch_bounds__(kThreads)
       8) unsigned char warp_counts[kWarps * sizeof(RecordCounts)];
   const auto world = static_cast<unsigned>(context.world);
   const StepControl control = *context.control;
-  StepEntry* const entry = EntryOf(context, control.sequence);
+  StepEntry* const entry = EntryOf(context, control.entries);
   const uint64_t id = StepRecordId(context, control);
   const StepRecord first = records[0];
+  const bool has_room = HasRoom(context, *own);
   RecordCounts counts(world);
   double added = 0;  // thread 0: norms; the first of the second warp: samples
   for (unsigned begin = 0; begin < world; begin += kThreads) {
     const unsigned rank = begin + threadIdx.x;
     if (rank < world) {
       const StepRecord record = records[rank];
-      CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
+      if (has_room) {
+        CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
+      }
       RecordCounts one(world);
       if (!IsValid(record, static_cast<int>(rank), id)) one.invalid_rank = rank;
       if (!SameTerms(record, first)) one.differing_rank = rank;
       one.non_finite = record.non_finite;
       one.with_more_data = (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
       one.records_hash = HashWords(WordsOf(record), kRecordWords, rank);
+      one.commands = CommandsOf(record, first);
+      one.said = record.flags;
+      one.acted = record.acted;
       counts.Add(one);
       floats.norm_squared[threadIdx.x] = record.norm_squared;
       floats.samples[threadIdx.x] = record.samples;
@@ -167,10 +236,17 @@ __global__ void __launch_bounds__(kThreads)
   made.non_finite = counts.non_finite;
   made.with_more_data = counts.with_more_data;
   made.records_hash = counts.records_hash;
-  Conclude(context, first, made, scalars);
+  made.commands = counts.commands;
+  made.said = counts.said;
+  made.acted = counts.acted;
+  Conclude(context, written, first, made, scalars);
 }
 
 }  // namespace
+
+Launched BeginReplay(const GateContext& context, Stream stream) {
+  return LaunchKernel(Begin, 1, kWarp, stream, context);
+}
 
 Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream) {

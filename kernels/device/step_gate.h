@@ -17,6 +17,8 @@
 
 namespace lockstep::kernels::device {
 
+Launched BeginReplay(const GateContext& context, Stream stream);
+
 Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream);
 

@@ -537,6 +537,19 @@ class FakeCuda final : public CudaApi {
     *id = capture == nullptr ? 0 : capture->id;
     return CudaResult::kSuccess;
   }
+  CudaResult CaptureOnRelease(CudaStreamHandle stream, void (*released)(void*),
+                              void* argument) override {
+    MutexLock lock(&scheduler_->mutex());
+    const std::shared_ptr<void> held(argument, released);
+    if (const CudaResult no = Refusal("CaptureOnRelease");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    const auto& capture = StreamOf(stream)->capture;
+    if (capture == nullptr) return CudaResult::kCaptureInvalidated;
+    capture->holds.push_back(held);
+    return CudaResult::kSuccess;
+  }
   CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                               CudaGraphHandle graph) override {
     MutexLock lock(&scheduler_->mutex());

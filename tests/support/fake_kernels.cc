@@ -178,6 +178,10 @@ class FakeKernels final : public KernelApi {
         });
   }
 
+  CudaResult BeginReplay(const kernels::GateContext& context,
+                         CudaStreamHandle stream) override {
+    return Launch(stream, [=, this] { kernels::BeginReplay(At(context)); });
+  }
   CudaResult WriteStepRecord(const kernels::GateContext& context,
                              kernels::FiniteCheck* norm,
                              kernels::StepRecord* record,
@@ -233,6 +237,8 @@ class FakeKernels final : public KernelApi {
     context.inputs = At(context.inputs);
     context.journal = At(context.journal);
     context.loss_scale = At(context.loss_scale);
+    context.replays = At(context.replays);
+    context.keeps = At(context.keeps);
     return context;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {

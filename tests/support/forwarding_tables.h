@@ -105,6 +105,10 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   Result StreamEndCapture(StreamHandle stream, GraphHandle* graph) override {
     return inner_->StreamEndCapture(stream, graph);
   }
+  Result CaptureOnRelease(StreamHandle stream, void (*released)(void*),
+                          void* argument) override {
+    return inner_->CaptureOnRelease(stream, released, argument);
+  }
   Result StreamGetCaptureInfo(StreamHandle stream, CaptureId* id) override {
     return inner_->StreamGetCaptureInfo(stream, id);
   }
@@ -223,6 +227,10 @@ class ForwardingKernels : public transport::nccl::KernelApi {
   Result SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
                   StreamHandle stream) override {
     return inner_->SumBoxes(boxes, in, out, add, stream);
+  }
+  Result BeginReplay(const kernels::GateContext& context,
+                     StreamHandle stream) override {
+    return inner_->BeginReplay(context, stream);
   }
   Result WriteStepRecord(const kernels::GateContext& context,
                          kernels::FiniteCheck* norm,

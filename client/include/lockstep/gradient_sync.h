@@ -119,6 +119,7 @@ struct FinishOptions {
 };
 
 class CapturedStep;
+class ReplayedSteps;
 
 class LOCKSTEP_EXPORT PendingVerdict {
  public:
@@ -383,6 +384,13 @@ class LOCKSTEP_EXPORT GradientSync {
   // capture, which may end the epoch.
   absl::StatusOr<std::unique_ptr<CapturedStep>> Capture(
       Stream& stream, absl::FunctionRef<absl::Status()> body);
+
+  // From now on the program may launch steps in CUDA graphs that it captures
+  // itself (replayed_steps.h). On every rank, at the same step, before the
+  // captures; allocates memory. Errors: FailedPrecondition as Capture, and in a
+  // job with run_ahead, a pipeline, halo exchanges or step-scoped state;
+  // ResourceExhausted.
+  absl::StatusOr<std::unique_ptr<ReplayedSteps>> BeginReplays();
 
   // The number of the step in progress, which is also the number of steps
   // committed so far, in all epochs of the job, of which the host has seen the

@@ -3,6 +3,9 @@
 //   open ──▶ captured ──▶ destroyed: by its owner, or before its communicators
 //     └─ failed ────────▶ end
 //
+// The program destroys a graph of its own, and its communicators are freed
+// after that, whenever it is.
+//
 // Threads: any. While it is open, the launcher's order guards it (launcher.h).
 
 #ifndef LOCKSTEP_CLIENT_TRANSPORT_NCCL_CAPTURE_STATE_H_
@@ -16,14 +19,53 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/deadline.h"
 #include "base/mutex.h"
 #include "client/transport/nccl/comm_state.h"
 #include "client/transport/nccl/cuda_api.h"
 
 namespace lockstep::transport::nccl {
 
+// The time that a graph of the program exists: CUDA tells its end.
+//
+// Threads: any.
+class GraphLifetime {
+ public:
+  void End() {
+    MutexLock lock(&mutex_);
+    ended_ = true;
+    changed_.NotifyAll();
+  }
+  bool ended() const {
+    MutexLock lock(&mutex_);
+    return ended_;
+  }
+  bool AwaitEnd(absl::Duration timeout) const {
+    const Deadline deadline(timeout);
+    MutexLock lock(&mutex_);
+    while (!ended_ && !deadline.Passed()) {
+      changed_.WaitFor(&mutex_, deadline.Left());
+    }
+    return ended_;
+  }
+  void AwaitEnd() const {
+    MutexLock lock(&mutex_);
+    while (!ended_) changed_.Wait(&mutex_);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
 class CaptureState {
  public:
+  CaptureState() = default;
+  // Of a graph of the program.
+  explicit CaptureState(std::shared_ptr<const GraphLifetime> lifetime)
+      : lifetime_(std::move(lifetime)) {}
+
   // The communicators whose operations it contains: fixed once it is captured.
   std::vector<std::shared_ptr<CommState>> members;
   CommState::LaunchSlot launch_slot;  // inside the capture
@@ -60,9 +102,16 @@ class CaptureState {
     launched_.NotifyAll();
   }
 
+  bool is_of_program() const { return lifetime_ != nullptr; }
+  bool is_destroyed_by_program() const {
+    return lifetime_ != nullptr && lifetime_->ended();
+  }
+
   // Waits for calls that launch it, and frees the handles. A launch that runs
-  // continues; later ones fail with `why`, an error.
+  // continues; later ones fail with `why`, an error. Waits until the program
+  // has destroyed a graph of its own.
   void Destroy(CudaApi& cuda, const absl::Status& why) {
+    if (lifetime_ != nullptr) return lifetime_->AwaitEnd();
     CudaGraphHandle graph = nullptr;
     CudaGraphExecHandle exec = nullptr;
     {
@@ -77,6 +126,7 @@ class CaptureState {
   }
 
  private:
+  const std::shared_ptr<const GraphLifetime> lifetime_;
   mutable Mutex mutex_;
   CondVar launched_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
@@ -98,6 +148,16 @@ class GraphList {
     MutexLock lock(&mutex_);
     std::erase_if(graphs_,
                   [&](const auto& one) { return one.get() == &graph; });
+  }
+  // Whether the program has a graph with operations of the communicator.
+  bool ProgramHas(const CommState& member) {
+    MutexLock lock(&mutex_);
+    std::erase_if(graphs_, [](const auto& one) {
+      return one->is_destroyed_by_program();
+    });
+    return std::any_of(graphs_.begin(), graphs_.end(), [&](const auto& one) {
+      return one->is_of_program() && one->Has(member);
+    });
   }
   void DestroyThoseOf(const CommState& member, CudaApi& cuda,
                       const absl::Status& why) {

@@ -122,6 +122,12 @@ class CudaApi {
   // The capture that work enqueued on `stream` now becomes part of; 0: none.
   virtual CudaResult StreamGetCaptureInfo(CudaStreamHandle stream,
                                           CudaCaptureId* id) = 0;
+  // Calls `released` once: when the graph of the capture that `stream` is part
+  // of and all that was instantiated from it are destroyed, or if the call
+  // fails. On any thread: it must be short, and call nothing of CUDA.
+  virtual CudaResult CaptureOnRelease(CudaStreamHandle stream,
+                                      void (*released)(void*),
+                                      void* argument) = 0;
   virtual CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                                       CudaGraphHandle graph) = 0;
   virtual CudaResult GraphLaunch(CudaGraphExecHandle exec,

@@ -161,6 +161,11 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  void BeginReplay(const kernels::GateContext& context) override {
+    Do("kernel BeginReplay", [&](CudaStreamHandle stream) {
+      return kernels_.BeginReplay(context, stream);
+    });
+  }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,
                        kernels::StepRecord* record) override {
@@ -174,6 +179,13 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
                 VerdictScalars* scalars) override {
     Do("kernel GateStep", [&](CudaStreamHandle stream) {
       return kernels_.GateStep(context, own, records, scalars, stream);
+    });
+  }
+
+  void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
+                  size_t bytes) override {
+    Do("kernel CommitCopy", [&](CudaStreamHandle stream) {
+      return kernels_.CommitCopy(verdict, from, to, bytes, stream);
     });
   }
 
@@ -312,6 +324,18 @@ class CudaGraph final : public DeviceContext::Graph {
   const std::unique_ptr<nccl::LaunchableGraph> graph_;
 };
 
+class CudaProgramGraph final : public DeviceContext::ProgramGraph {
+ public:
+  explicit CudaProgramGraph(std::shared_ptr<const GraphLifetime> lifetime)
+      : lifetime_(std::move(lifetime)) {}
+  bool AwaitDestroyed(absl::Duration timeout) override {
+    return lifetime_->AwaitEnd(timeout);
+  }
+
+ private:
+  const std::shared_ptr<const GraphLifetime> lifetime_;
+};
+
 // CUDA cannot wait for the host without a function on the host, which would
 // hold up those of all streams: so the caller of Begin waits, and then enqueues
 // the copy of the message.
@@ -411,8 +435,9 @@ class CudaDeviceContext final : public DeviceContext {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        "the stream is captured into a graph that this library cannot destroy "
-        "in time: capture a step with GradientSync::Capture");
+        "the stream is captured by the program: capture a step with "
+        "GradientSync::Capture, or join the capture with "
+        "ReplayedSteps::JoinCapture");
   }
 
   absl::StatusOr<std::unique_ptr<DeviceContext::Graph>> Capture(
@@ -421,6 +446,16 @@ class CudaDeviceContext final : public DeviceContext {
                                static_cast<CudaStream&>(stream), body);
     if (!graph.ok()) return graph.status();
     return std::make_unique<CudaGraph>(*std::move(graph));
+  }
+  absl::StatusOr<std::shared_ptr<ProgramGraph>> JoinCapture(
+      Stream& stream) override {
+    auto lifetime =
+        device_->launcher->JoinCapture(static_cast<CudaStream&>(stream));
+    if (!lifetime.ok()) return lifetime.status();
+    return std::make_shared<CudaProgramGraph>(*std::move(lifetime));
+  }
+  absl::Status LeaveCapture() override {
+    return device_->launcher->CloseCapture();
   }
   bool Captures(const Stream& stream) const override {
     const CudaCaptureId id = static_cast<const CudaStream&>(stream).capture();

@@ -120,6 +120,10 @@ class DeviceKernels final : public KernelApi {
     return Result(device::SumBoxes(boxes, in, out, add, stream));
   }
 
+  CudaResult BeginReplay(const kernels::GateContext& context,
+                         CudaStreamHandle stream) override {
+    return Result(device::BeginReplay(context, stream));
+  }
   CudaResult WriteStepRecord(const kernels::GateContext& context,
                              kernels::FiniteCheck* norm,
                              kernels::StepRecord* record,

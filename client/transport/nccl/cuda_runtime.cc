@@ -385,6 +385,34 @@ class LinkedCuda final : public CudaApi {
     if (status == cudaStreamCaptureStatusNone) *id = 0;
     return Result(asked);
   }
+  CudaResult CaptureOnRelease(CudaStreamHandle stream, void (*released)(void*),
+                              void* argument) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+    cudaError_t done =
+        cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph);
+#else
+    cudaError_t done =
+        cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph);
+#endif
+    if (done == cudaSuccess && graph == nullptr) {
+      done = cudaErrorStreamCaptureInvalidated;
+    }
+    cudaUserObject_t object = nullptr;
+    if (done == cudaSuccess) {
+      done = cudaUserObjectCreate(&object, argument, released, 1,
+                                  cudaUserObjectNoDestructorSync);
+    }
+    if (done != cudaSuccess) {
+      released(argument);
+      return Result(done);
+    }
+    done = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+    // The reference that was not moved; it calls `released`.
+    if (done != cudaSuccess) (void)cudaUserObjectRelease(object, 1);
+    return Result(done);
+  }
   CudaResult GraphInstantiate(CudaGraphExecHandle* exec,
                               CudaGraphHandle graph) override {
     return Result(cudaGraphInstantiate(exec, graph, 0));

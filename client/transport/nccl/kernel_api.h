@@ -121,6 +121,8 @@ class KernelApi {
                               CudaStreamHandle stream) = 0;
 
   // --- kernels/step_gate.h; stop, inputs and journal in pinned memory ---
+  virtual CudaResult BeginReplay(const kernels::GateContext& context,
+                                 CudaStreamHandle stream) = 0;
   virtual CudaResult WriteStepRecord(const kernels::GateContext& context,
                                      kernels::FiniteCheck* norm,
                                      kernels::StepRecord* record,

@@ -162,7 +162,7 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::Enqueue(
     const std::shared_ptr<CommState>& member,
     std::span<const CollectiveOp> calls, const CudaEvent* after,
     CudaCaptureId capture, const std::shared_ptr<FirstError>& error) {
-  absl::Status able = JoinCapture(member, capture);
+  absl::Status able = AddToCapture(member, capture);
   if (able.ok()) able = member->status();
   if (!able.ok()) return able;
   const bool captured = capture != 0;
@@ -208,10 +208,12 @@ void Launcher::Run() {
 
 bool Launcher::HasWork() {
   return !awaits_.empty() ||
-         std::any_of(members_.begin(), members_.end(), [](const auto& member) {
-           return !member->ended() &&
-                  (member->has_running() || member->in_call());
-         });
+         std::any_of(members_.begin(), members_.end(),
+                     [this](const auto& member) {
+                       return !member->ended() &&
+                              (member->has_running() || member->in_call() ||
+                               graphs_->ProgramHas(*member));
+                     });
 }
 
 // NCCL reports a broken connection only when polled, and a failed device not at
@@ -219,7 +221,8 @@ bool Launcher::HasWork() {
 void Launcher::Watch() {
   for (const auto& member : members()) {
     if (member->ended()) continue;
-    const bool rests = member->Idle() && !member->in_call();
+    const bool rests =
+        member->Idle() && !member->in_call() && !graphs_->ProgramHas(*member);
     absl::Status failed = member->device_error();
     if (failed.ok() && !rests) failed = member->AsyncError();
     if (!failed.ok() && !member->ended()) Fail(*member, failed);
@@ -273,7 +276,8 @@ void Launcher::End(const Members& members) {
 void Launcher::Close(const std::shared_ptr<CommState>& member) {
   const DeviceScope scope(*tables_.cuda);
   const bool rests = !member->ended() && member->status().ok() &&
-                     !member->in_capture() && member->Idle();
+                     !member->in_capture() && member->Idle() &&
+                     !graphs_->ProgramHas(*member);
   if (rests) {
     graphs_->DestroyThoseOf(*member, *tables_.cuda, Destroyed());
     member->DeregisterAll();

@@ -109,6 +109,10 @@ class Launcher {
   // The capture that operations may be part of; 0: none.
   CudaCaptureId open_capture() const { return open_capture_; }
   void SetOpenCapture(CudaCaptureId id) { open_capture_ = id; }
+  // The same for a capture of the program, which `stream` is part of, and
+  // CloseCapture ends its part.
+  absl::StatusOr<std::shared_ptr<const GraphLifetime>> JoinCapture(
+      CudaStream& stream);
   // Ends the open capture with its status. OK: keeps the graph; else destroys
   // it and returns why.
   absl::Status CloseCapture();
@@ -152,8 +156,8 @@ class Launcher {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
   // Makes the operation of a capture part of it, and lets others wait for its
   // end.
-  absl::Status JoinCapture(const std::shared_ptr<CommState>& member,
-                           CudaCaptureId capture)
+  absl::Status AddToCapture(const std::shared_ptr<CommState>& member,
+                            CudaCaptureId capture)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
   absl::StatusOr<std::shared_ptr<CudaEvent>> EnqueueGraph(
       const CaptureState& graph, CudaGraphExecHandle exec, CudaStream& stream)

@@ -34,6 +34,33 @@ absl::Status Launcher::OpenCapture(
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<const GraphLifetime>> Launcher::JoinCapture(
+    CudaStream& stream) {
+  const CudaCaptureId id = stream.capture();
+  if (id == 0) {
+    return absl::FailedPreconditionError(
+        "the program does not capture the stream: begin the capture first");
+  }
+  const auto lifetime = std::make_shared<GraphLifetime>();
+  absl::Status opened = OpenCapture(std::make_shared<CaptureState>(lifetime));
+  if (!opened.ok()) return opened;
+  SetOpenCapture(id);
+  using Held = std::shared_ptr<GraphLifetime>;
+  const auto end = [](void* held) {
+    const std::unique_ptr<Held> self(static_cast<Held*>(held));
+    (*self)->End();
+  };
+  const DeviceScope scope(*tables_.cuda);
+  opened = Check(
+      *tables_.cuda,
+      tables_.cuda->CaptureOnRelease(
+          stream.handle(), end, std::make_unique<Held>(lifetime).release()),
+      "GraphRetainUserObject");
+  if (opened.ok()) return lifetime;
+  CloseCapture().IgnoreError();
+  return opened;
+}
+
 // NCCL does not free a communicator that a graph refers to: until the graph is
 // in the list, the capture counts as a use of it.
 absl::Status Launcher::CloseCapture() {
@@ -46,18 +73,19 @@ absl::Status Launcher::CloseCapture() {
   }
   absl::Status status = graph->status();
   if (status.ok()) status = StatusOf(*graph);
-  if (status.ok()) {
+  if (status.ok() || graph->is_of_program()) {
     graphs_->Add(graph);
   } else {
     const DeviceScope scope(*tables_.cuda);
     graph->Destroy(*tables_.cuda, status);
   }
   for (const auto& member : graph->members) member->LeaveCapture();
+  NoteRunning();
   return status;
 }
 
-absl::Status Launcher::JoinCapture(const std::shared_ptr<CommState>& member,
-                                   CudaCaptureId capture) {
+absl::Status Launcher::AddToCapture(const std::shared_ptr<CommState>& member,
+                                    CudaCaptureId capture) {
   if (capture == 0) {
     while (open_ != nullptr && open_->Has(*member)) {
       if (capturer_ == std::this_thread::get_id()) {

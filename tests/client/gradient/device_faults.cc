@@ -71,6 +71,9 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
               dtype, factor, scaled.count);
     to_.AddFiniteCheck(data, dtype, checked, scratch, total);
   }
+  void BeginReplay(const kernels::GateContext& context) override {
+    to_.BeginReplay(context);
+  }
   void WriteStepRecord(const kernels::GateContext& context,
                        kernels::FiniteCheck* norm,
                        kernels::StepRecord* record) override {
@@ -91,6 +94,10 @@ class FaultyKernelQueue final : public DeviceContext::KernelQueue {
     if (fault_ == ComputeFault::kAlwaysCommits) {
       to_.Copy(memory_.commits.data(), scalars, sizeof *scalars);
     }
+  }
+  void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,
+                  size_t bytes) override {
+    to_.CommitCopy(verdict, from, to, bytes);
   }
   void FillBoxes(std::span<const kernels::BoxFill> boxes,
                  std::span<void* const> out) override {
@@ -236,6 +243,11 @@ class SpoiledCompute final : public DeviceContext {
     if (!graph.ok() || fault_ != ComputeFault::kLaunchesNothing) return graph;
     return std::make_unique<IdleGraph>();
   }
+  absl::StatusOr<std::shared_ptr<ProgramGraph>> JoinCapture(
+      Stream& stream) override {
+    return inner_->JoinCapture(stream);
+  }
+  absl::Status LeaveCapture() override { return inner_->LeaveCapture(); }
   bool Captures(const Stream& stream) const override {
     return inner_->Captures(stream);
   }

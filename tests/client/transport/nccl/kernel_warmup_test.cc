@@ -177,6 +177,10 @@ class NotesKernels final : public fake::ForwardingKernels {
     Saw("SumBoxes", ListOf(b.size()));
     return inner_->SumBoxes(b, in, out, add, t);
   }
+  Result BeginReplay(const kernels::GateContext& c, StreamHandle t) override {
+    Saw("BeginReplay");
+    return inner_->BeginReplay(c, t);
+  }
   Result WriteStepRecord(const kernels::GateContext& c, kernels::FiniteCheck* n,
                          kernels::StepRecord* r, StreamHandle t) override {
     Saw("WriteStepRecord");
@@ -256,7 +260,8 @@ std::set<std::string> EveryLocalStep() {
 
 std::set<std::string> EveryKernel() {
   std::set<std::string> every = EveryLocalStep();
-  for (const char* name : {"WriteStepRecord", "GateStep", "CommitCopy"}) {
+  for (const char* name :
+       {"BeginReplay", "WriteStepRecord", "GateStep", "CommitCopy"}) {
     every.insert(Key(name));
   }
   for (const char* list : kLists) {
