@@ -68,7 +68,7 @@ class MistakenGate final : public fake::ForwardingKernels {
         ForwardingKernels::GateStep(context, own, records, scalars, stream);
     if (mistake_.forgets_the_journal) {
       gpus_.LaunchKernel(stream, [=] {
-        kernels::EntryOf(context, control->sequence - 1)->sequence = 0;
+        kernels::EntryOf(context, control->entries - 1)->sequence = 0;
       });
     }
     return launched;
