@@ -245,6 +245,185 @@ TEST(StepGateTest, WithoutALossScaleTheHostsIsATerm) {
   EXPECT_EQ(job.at(0).loss_scale, LossScale{});
 }
 
+// --- Replays -----------------------------------------------------------------
+
+// The ranks of a job whose program launches. What ranks say is posted.
+class ReplayingJob : public Job {
+ public:
+  ReplayingJob() : Job(Shape()) {
+    for (int rank = 0; rank < kShape.world; ++rank) {
+      at(rank).replays = true;
+      Post(rank, {});
+    }
+  }
+
+  void Post(int rank, const StepRecord& said) {
+    PostReplays(context(rank), said);
+  }
+  // The host has read all entries.
+  void Read(int rank) { NoteRead(&at(rank).board, at(rank).control.entries); }
+  // Whether the launch commits: on all ranks or on none.
+  bool Launch(bool read = true) {
+    for (int rank = 0; rank < kShape.world; ++rank) BeginReplay(context(rank));
+    WriteAll();
+    const bool commits = Gate(0);
+    for (int rank = 1; rank < kShape.world; ++rank) {
+      EXPECT_EQ(Gate(rank), commits) << "rank " << rank;
+    }
+    for (int rank = 0; read && rank < kShape.world; ++rank) Read(rank);
+    return commits;
+  }
+  static StepRecord Held(Command command, uint64_t word) {
+    return {.flags = FlagOf(command), .command_word = word};
+  }
+
+ private:
+  static GateContext Shape() {
+    GateContext shape = kShape;
+    shape.more_data_min = kShape.world;
+    shape.usual = {.samples = 2,
+                   .flags = StepRecord::kMoreData | StepRecord::kHasMaxNorm,
+                   .max_norm = 8};
+    return shape;
+  }
+};
+
+TEST(StepGateTest, AReplayNeedsNoInput) {
+  ReplayingJob job;
+  for (uint64_t launch = 0; launch < 20; ++launch) {
+    EXPECT_TRUE(job.Launch());
+    const StepEntry* const entry = job.entry(1, launch);
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->replay, launch);
+    EXPECT_EQ(entry->is_replay, 1u);
+    EXPECT_EQ(entry->samples, 6);
+  }
+  const ReplayCounts counts = CountReplays(job.at(0).board);
+  EXPECT_EQ(counts.begun, 20u);
+  EXPECT_EQ(counts.records, 20u);
+  EXPECT_EQ(counts.gates, 20u);
+}
+
+TEST(StepGateTest, AReplaysInputIsOfThatReplayOnly) {
+  ReplayingJob job;
+  for (int rank = 0; rank < 3; ++rank) {
+    job.SetInput(job.context(rank), OfReplay(2),
+                 {.samples = 5, .flags = StepRecord::kMoreData});
+    // As an eager step would seal it.
+    job.SetInput(job.context(rank), 1, {.samples = 9});
+  }
+  for (const double samples : {6, 6, 15, 6}) {
+    EXPECT_TRUE(job.Launch());
+    const StepEntry* const entry = job.entry(0, job.at(0).control.entries - 1);
+    EXPECT_EQ(entry->samples, samples);
+    EXPECT_EQ(entry->records()[1].max_norm, 8);
+    EXPECT_NE(entry->records()[1].flags & StepRecord::kHasMaxNorm, 0u);
+  }
+}
+
+TEST(StepGateTest, AFullJournalMakesReplaysVoidOnAllRanks) {
+  ReplayingJob job;
+  const auto depth = static_cast<uint64_t>(kShape.depth);
+  for (uint64_t launch = 0; launch < depth; ++launch) {
+    EXPECT_TRUE(job.Launch(/*read=*/false));
+  }
+  job.Read(0);
+  job.Read(2);
+  for (int launch = 0; launch < 3; ++launch) EXPECT_FALSE(job.Launch(false));
+  for (uint64_t entry = 0; entry < depth; ++entry) {
+    ASSERT_NE(job.entry(1, entry), nullptr) << "overwritten";
+  }
+  EXPECT_EQ(job.at(1).control.step, depth);
+  EXPECT_EQ(job.entry(0, depth), nullptr);
+  job.Read(1);
+  EXPECT_TRUE(job.Launch());
+  EXPECT_EQ(job.entry(0, depth)->replay, depth + 3);
+  EXPECT_EQ(job.entry(0, depth)->step, depth);
+}
+
+TEST(StepGateTest, AFailureBehindAFullJournalOverwritesNothing) {
+  ReplayingJob job;
+  for (int launch = 0; launch < kShape.depth; ++launch) {
+    EXPECT_TRUE(job.Launch(/*read=*/false));
+  }
+  job.at(2).stop = 1;
+  EXPECT_FALSE(job.Launch(false));
+  EXPECT_EQ(job.at(1).control.failed, 1u);
+  for (int entry = 0; entry < kShape.depth; ++entry) {
+    EXPECT_NE(job.entry(1, entry), nullptr);
+  }
+}
+
+TEST(StepGateTest, APauseHoldsWhileAllRanksHoldIt) {
+  ReplayingJob job;
+  const StepRecord pause = ReplayingJob::Held(Command::kPause, 7);
+  job.Post(0, pause);
+  job.Post(1, pause);
+  EXPECT_TRUE(job.Launch());  // rank 2 does not know of it
+  job.Post(2, pause);
+  EXPECT_TRUE(job.Launch());
+  EXPECT_FALSE(job.Launch());
+  EXPECT_FALSE(job.Launch());
+  job.Post(1, {.command_word = 8});
+  EXPECT_TRUE(job.Launch());
+  // The others have the pause still; it does not begin again.
+  EXPECT_TRUE(job.Launch());
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Post(rank, ReplayingJob::Held(Command::kPause, 9));
+  }
+  EXPECT_TRUE(job.Launch());
+  EXPECT_FALSE(job.Launch());
+  // Another pause is another command: a step between them.
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Post(rank, ReplayingJob::Held(Command::kPause, 11));
+  }
+  EXPECT_TRUE(job.Launch());
+  EXPECT_FALSE(job.Launch());
+}
+
+TEST(StepGateTest, ASaveHoldsUntilAllRanksHaveActed) {
+  ReplayingJob job;
+  EXPECT_TRUE(job.Launch());
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Post(rank, ReplayingJob::Held(Command::kSave, 0));
+  }
+  EXPECT_TRUE(job.Launch());  // entry 1
+  EXPECT_FALSE(job.Launch());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(job.Launch());
+    job.Post(rank, {.acted = 2});
+  }
+  EXPECT_TRUE(job.Launch());
+}
+
+TEST(StepGateTest, ReplaysBehindTheEndAreVoid) {
+  for (const Command command :
+       {Command::kStop, Command::kDrain, Command::kGrow}) {
+    ReplayingJob job;
+    for (int rank = 0; rank < 3; ++rank) {
+      job.Post(rank, ReplayingJob::Held(command, 3));
+    }
+    EXPECT_TRUE(job.Launch());
+    for (int rank = 0; rank < 3; ++rank) job.Post(rank, {});
+    EXPECT_FALSE(job.Launch());
+    EXPECT_EQ(job.at(0).control.failed, 0u);
+  }
+}
+
+TEST(StepGateTest, ARankThatFailsMayKeepNoReducedGradients) {
+  ReplayingJob job;
+  EXPECT_TRUE(job.Launch());
+  EXPECT_TRUE(MayUpdate(job.at(1).keeps));
+  job.at(1).stop = 1;
+  EXPECT_FALSE(job.Launch());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_FALSE(MayUpdate(job.at(rank).keeps));
+    EXPECT_EQ(job.at(rank).control.entries, 2u);
+  }
+  EXPECT_FALSE(job.Launch());
+  EXPECT_EQ(job.at(0).control.entries, 2u);  // of the first failure only
+}
+
 // --- Damage ------------------------------------------------------------------
 
 TEST(StepGateTest, NoDamagedRecordPassesAndNoLaterStepDoes) {

@@ -25,6 +25,10 @@ struct GateMemory {
     context.inputs = inputs.data();
     context.journal = journal.data();
     if (scales_loss) context.loss_scale = &loss_scale;
+    if (replays) {
+      context.replays = &board;
+      context.keeps = &keeps;
+    }
     return context;
   }
 
@@ -37,6 +41,9 @@ struct GateMemory {
   VerdictScalars scalars;
   bool scales_loss = false;
   LossScale loss_scale;
+  bool replays = false;
+  ReplayBoard board;
+  VerdictScalars keeps = {.commit = 1, .finite = 1};
 };
 
 // The host's fields of a record; equal terms for equal `terms`.

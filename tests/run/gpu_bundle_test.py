@@ -114,11 +114,11 @@ class BundleTest(unittest.TestCase):
         self.program("nccl_processes_test", 0, does='echo "given: $*"')
         (self.root / "demo").mkdir()
         names = self.run_it("--list")[1]
-        gradients = ["gradients", "gradients-ahead-1", "gradients-ahead-2"]
+        gradients = ["gradients", "gradients-ahead-1", "gradients-ahead-2", "gradients-replayed"]
         self.assertEqual(names, ["nccl_processes_test", "z_test", "demo", "demo-pipe"] + gradients + ["windows"])
         self.assertIn("given: --gtest_filter=-*Windows*:*Gradients*", self.run_it("nccl_processes_test")[1])
         self.assertIn("given: --gtest_filter=*Windows*", self.run_it("windows")[1])
-        for name, tests in zip(gradients, ("*Gradients", "*OneStepAhead", "*TwoStepsAhead")):
+        for name, tests in zip(gradients, ("*Synchronise*Gradients", "*OneStepAhead", "*TwoStepsAhead", "*Replay*Gradients")):
             self.assertIn(f"given: --gtest_filter={tests}", self.run_it(name)[1])
 
     def test_the_nccl_that_is_named_goes_before_all_others(self):

@@ -18,8 +18,9 @@
 set -euo pipefail
 here="$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
 
-# GradientSync's engine, eager and captured: run-ahead 0, 1 and 2.
-readonly gradients=(gradients gradients-ahead-1 gradients-ahead-2)
+# GradientSync's engine, eager and captured: run-ahead 0, 1 and 2, and in graphs
+# that the program launches.
+readonly gradients=(gradients gradients-ahead-1 gradients-ahead-2 gradients-replayed)
 
 names() {
   local program
@@ -39,9 +40,10 @@ run_one() {
       "$here/demo/lockstep-demo" --device cuda --mesh data=2,pipe=2 --schedule interleaved
       ;;
     nccl_processes_test) "$here/bin/$1" '--gtest_filter=-*Windows*:*Gradients*' ;;
-    gradients) "$here/bin/nccl_processes_test" '--gtest_filter=*Gradients' ;;
+    gradients) "$here/bin/nccl_processes_test" '--gtest_filter=*Synchronise*Gradients' ;;
     gradients-ahead-1) "$here/bin/nccl_processes_test" '--gtest_filter=*OneStepAhead' ;;
     gradients-ahead-2) "$here/bin/nccl_processes_test" '--gtest_filter=*TwoStepsAhead' ;;
+    gradients-replayed) "$here/bin/nccl_processes_test" '--gtest_filter=*Replay*Gradients' ;;
     windows) "$here/bin/nccl_processes_test" '--gtest_filter=*Windows*' ;;
     *) "$here/bin/$1" ;;
   esac

@@ -92,8 +92,10 @@ class GradientRank {
   }
   ~GradientRank() {
     if (stream_ != nullptr) (void)stream_->Synchronize();
+    if (exec_ != nullptr) (void)tables_.cuda->GraphExecDestroy(exec_);
     engine_.reset();
     batches_.push_back(read_);
+    batches_.push_back(replayed_batch_);
     for (void* memory : batches_) {
       if (memory != nullptr) tables_.cuda->FreeHost(memory);
     }
@@ -110,7 +112,7 @@ class GradientRank {
     if (!weights.ok()) return weights.status();
     weights_ = *std::move(weights);
     absl::Status made;
-    std::vector<void**> pinned{&read_};
+    std::vector<void**> pinned{&read_, &replayed_batch_};
     for (void*& batch : batches_) pinned.push_back(&batch);
     for (void** memory : pinned) {
       made.Update(Check(*tables_.cuda, tables_.cuda->HostAlloc(memory, bytes()),
@@ -203,10 +205,77 @@ class GradientRank {
     return cost;
   }
 
+  // The program captures a step, and launches it without a call of the engine.
+  absl::StatusOr<Cost> TrainReplayed() {
+    uint64_t step = engine_->step();
+    absl::Status begun = engine_->BeginReplays();
+    batch_ = replayed_batch_;
+    if (begun.ok()) begun = CaptureReplay();
+    if (!begun.ok()) return begun;
+    transport::nccl::CudaApi& cuda = *tables_.cuda;
+    Cost cost;
+    const absl::Time first = absl::Now();
+    for (int i = 0; i < shape_.steps; ++i, ++step) {
+      void* const batch = batches_[i % batches_.size()];
+      // The launch that read it last has been waited for.
+      if (i >= static_cast<int>(batches_.size())) {
+        if (absl::Status passed = NextReplay(); !passed.ok()) return passed;
+      }
+      Fill(batch, step);
+      const absl::Time launched = absl::Now();
+      absl::Status done = Check(
+          cuda,
+          cuda.MemcpyAsync(replayed_batch_, batch, bytes(), stream_->handle()),
+          "MemcpyAsync");
+      done.Update(Check(cuda, cuda.GraphLaunch(exec_, stream_->handle()),
+                        "GraphLaunch"));
+      cost.finish += absl::Now() - launched;
+      if (!done.ok()) return done;
+      ++cost.steps;
+    }
+    while (replays_passed_ < static_cast<uint64_t>(shape_.steps)) {
+      if (absl::Status passed = NextReplay(); !passed.ok()) return passed;
+    }
+    cost.all = absl::Now() - first;
+    absl::Status right = ExpectWeights(step - 1);
+    if (!right.ok()) return right;
+    return cost;
+  }
+
   double exposed_seconds() { return engine_->exposed_seconds(); }
   int buckets() const { return buckets_; }
 
  private:
+  absl::Status CaptureReplay() {
+    transport::nccl::CudaApi& cuda = *tables_.cuda;
+    absl::Status done = Check(cuda, cuda.StreamBeginCapture(stream_->handle()),
+                              "StreamBeginCapture");
+    if (done.ok()) done = engine_->JoinCapture(*stream_);
+    Cost ignored;
+    if (done.ok()) done = EnqueueStep({.samples = 1}, &ignored).status();
+    engine_->LeaveCapture();
+    transport::nccl::CudaGraphHandle graph = nullptr;
+    done.Update(Check(cuda, cuda.StreamEndCapture(stream_->handle(), &graph),
+                      "StreamEndCapture"));
+    if (done.ok()) {
+      done =
+          Check(cuda, cuda.GraphInstantiate(&exec_, graph), "GraphInstantiate");
+    }
+    if (graph != nullptr) (void)cuda.GraphDestroy(graph);
+    return done;
+  }
+  absl::Status NextReplay() {
+    const auto next = engine_->replays().Next(absl::Seconds(60));
+    if (!next.ok()) return next.status();
+    if (next->launch != replays_passed_) {
+      return absl::DataLossError(absl::StrFormat(
+          "launch %d passed, and launch %d was expected: some were void",
+          next->launch, replays_passed_));
+    }
+    ++replays_passed_;
+    return absl::OkStatus();
+  }
+
   static absl::Status AwaitAllBut(
       int count,
       std::deque<std::shared_ptr<PendingVerdict::State>>* in_flight) {
@@ -367,9 +436,12 @@ class GradientRank {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<CudaStream> stream_;
   ArenaBuffer weights_;
-  std::vector<void*> batches_;  // one more than steps may be in flight
-  void* batch_ = nullptr;       // of the step being enqueued
+  std::vector<void*> batches_;      // one more than steps may be in flight
+  void* batch_ = nullptr;           // of the step being enqueued
+  void* replayed_batch_ = nullptr;  // which the program's graph reads
   void* read_ = nullptr;
+  transport::nccl::CudaGraphExecHandle exec_ = nullptr;
+  uint64_t replays_passed_ = 0;
   std::shared_ptr<executor::Executor> executor_;
   std::unique_ptr<Engine> engine_;
 };
@@ -386,11 +458,14 @@ absl::StatusOr<std::string> SynchroniseGradients(const Tables& tables,
       static_cast<double>(shape.parameters * shape.elements * sizeof(float)) /
           (1 << 20));
   using Form = absl::StatusOr<Cost> (GradientRank::*)();
-  for (const auto& [name, form] :
-       {std::pair<const char*, Form>{"blocking", &GradientRank::TrainBlocking},
-        {"ahead", &GradientRank::TrainAhead},
-        {"captured", &GradientRank::TrainCaptured},
-        {"blocking again", &GradientRank::TrainBlocking}}) {
+  using NamedForm = std::pair<const char*, Form>;
+  std::vector<NamedForm> forms = {{"blocking", &GradientRank::TrainBlocking},
+                                  {"ahead", &GradientRank::TrainAhead}};
+  forms.push_back(shape.replays
+                      ? NamedForm{"replayed", &GradientRank::TrainReplayed}
+                      : NamedForm{"captured", &GradientRank::TrainCaptured});
+  forms.emplace_back("blocking again", &GradientRank::TrainBlocking);
+  for (const auto& [name, form] : forms) {
     const absl::StatusOr<Cost> cost = (rank.*form)();
     if (!cost.ok()) {
       return absl::Status(cost.status().code(),

@@ -25,10 +25,12 @@ struct GradientShape {
   int64_t bucket_bytes = 512 << 10;
   int steps = 6;
   int run_ahead = 0;
+  bool replays = false;  // steps in a graph that the program launches
 };
 
 // Trains with blocking steps, with steps on a stream that the host does not
-// wait for, and with captured steps. Returns what each costs, for people.
+// wait for, and with captured steps; or, if it replays, with launches of its
+// own graph between blocking steps. Returns what each costs, for people.
 absl::StatusOr<std::string> SynchroniseGradients(
     const transport::nccl::Tables& tables, const Place& place,
     const GradientShape& shape);

@@ -79,6 +79,9 @@ absl::StatusOr<std::string> Do(const std::string& what, const Place& place) {
   if (what == "gradients-ahead-2") {
     return SynchroniseGradients(*tables, place, {.run_ahead = 2});
   }
+  if (what == "gradients-replayed") {
+    return SynchroniseGradients(*tables, place, {.steps = 40, .replays = true});
+  }
   if (what == "many-gradients") {
     return SynchroniseGradients(*tables, place, kManyParameters);
   }
@@ -175,6 +178,12 @@ TEST_F(ProcessesTest, OneRankSynchronisesGradientsTwoStepsAhead) {
 }
 TEST_F(ProcessesTest, TwoRanksSynchroniseGradientsTwoStepsAhead) {
   ExpectAllOk("gradients-ahead-2", 2);
+}
+TEST_F(ProcessesTest, OneRankReplaysItsGradients) {
+  ExpectAllOk("gradients-replayed", 1);
+}
+TEST_F(ProcessesTest, TwoRanksReplayTheirGradients) {
+  ExpectAllOk("gradients-replayed", 2);
 }
 TEST_F(ProcessesTest, OneRankSynchronisesManyGradients) {
   ExpectAllOk("many-gradients", 1);

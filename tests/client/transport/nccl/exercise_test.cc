@@ -125,6 +125,19 @@ TEST(GpuExerciseTest, SynchronisesGradients) {
   }
 }
 
+TEST(GpuExerciseTest, ReplaysGradients) {
+  for (const int size : {1, 2}) {
+    OnRanks(size, [](const auto& tables, const Place& place) {
+      return SynchroniseGradients(tables, place,
+                                  {.parameters = 6,
+                                   .elements = 200,
+                                   .bucket_bytes = 1 << 10,
+                                   .replays = true})
+          .status();
+    });
+  }
+}
+
 TEST(GpuExerciseTest, RecoversState) {
   for (const int size : {1, 2, 4}) OnRanks(size, RecoverState);
 }
