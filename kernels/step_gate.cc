@@ -44,7 +44,7 @@ const StepEntry* FindStepEntry(const GateContext& context, uint64_t number) {
   if (written.load(std::memory_order_acquire) != number + 1) return nullptr;
   if (entry->checksum != ChecksumOf(*entry, number)) return nullptr;
   uint64_t hash = 0;
-  for (int rank = 0; rank < context.world; ++rank) {
+  for (int rank = 0; rank <= context.world; ++rank) {
     hash += HashWords(WordsOf(entry->records()[rank]), kRecordWords,
                       static_cast<uint64_t>(rank));
   }
@@ -186,6 +186,7 @@ void GateStep(const GateContext& context, const StepRecord* own,
     made.said |= record.flags;
     made.acted = std::min(made.acted, record.acted);
   }
+  made.records_hash += HashWords(WordsOf(*own), kRecordWords, world);
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   made.outcome = OutcomeOf(context, made, control, records[0]);
   made.checksum = ChecksumOf(made, control.entries);
@@ -193,6 +194,8 @@ void GateStep(const GateContext& context, const StepRecord* own,
   if (writes_entry) {
     std::memcpy(const_cast<StepRecord*>(entry.records()), records,
                 world * sizeof *records);
+    std::memcpy(const_cast<StepRecord*>(entry.records()) + world, own,
+                sizeof *own);
     std::memcpy(static_cast<void*>(&entry), &made,
                 offsetof(StepEntry, sequence));
     Shared(&entry.sequence)

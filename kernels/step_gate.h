@@ -145,7 +145,8 @@ enum class StepOutcome : uint64_t {
   kVoid = 2,  // neither an update nor a failure
 };
 
-// The journal entry of one gate, followed in memory by its `world` records.
+// The journal entry of one gate, followed in memory by its `world` records as
+// they were gathered, and by this rank's as it was written.
 struct StepEntry {
   uint64_t step = 0;
   StepOutcome outcome = StepOutcome::kFailed;
@@ -178,8 +179,9 @@ struct StepEntry {
 };
 static_assert(sizeof(StepEntry) % 16 == 0);
 
-inline size_t StepEntryBytes(int world) {
-  return sizeof(StepEntry) + static_cast<size_t>(world) * sizeof(StepRecord);
+LOCKSTEP_HD size_t StepEntryBytes(int world) {
+  return sizeof(StepEntry) +
+         (static_cast<size_t>(world) + 1) * sizeof(StepRecord);
 }
 
 // What host and device tell each other about replays: in pinned memory, zeroed.
@@ -339,11 +341,10 @@ LOCKSTEP_HD uint64_t ChecksumOf(const StepEntry& entry, uint64_t sequence) {
 
 // `number`: of the entry.
 LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t number) {
-  const size_t bytes = sizeof(StepEntry) +
-                       static_cast<size_t>(context.world) * sizeof(StepRecord);
   return reinterpret_cast<StepEntry*>(
       static_cast<unsigned char*>(context.journal) +
-      number % static_cast<uint64_t>(context.depth) * bytes);
+      number % static_cast<uint64_t>(context.depth) *
+          StepEntryBytes(context.world));
 }
 
 LOCKSTEP_HD uint64_t FlagOf(Command command) {

@@ -102,6 +102,15 @@ absl::StatusOr<ReplayedVerdict> Replays::Next(absl::Duration timeout) {
   return ReplayedVerdict{.launch = next.replay, .verdict = **result};
 }
 
+uint64_t Replays::decided() {
+  const Deadline now(absl::ZeroDuration());
+  MutexLock lock(&mutex_);
+  for (const Decided& one : verdicts_) {
+    if (!one.verdict->AwaitResult(now)) return one.replay;
+  }
+  return decided_;
+}
+
 // --- Waiting -----------------------------------------------------------------
 
 bool Replays::AwaitIdle(absl::Duration timeout) {
@@ -139,10 +148,12 @@ bool Replays::Await(
 void Replays::Run() {
   absl::Duration pause = kOften;
   for (;;) {
+    const kernels::ReplayCounts counts = options_.gate->CountReplays();
     const bool any = ReadEntries();
-    WatchRunning(options_.gate->CountReplays());
+    WatchRunning(counts);
     pause = any ? kOften : std::min(2 * pause, kSeldom);
     MutexLock lock(&mutex_);
+    decided_ = counts.gates;
     rounds_ += 1;
     changed_.NotifyAll();
     if (stopping_) return;

@@ -66,8 +66,9 @@ class Replays {
 
   // As ReplayedSteps::Next, with unexplained errors.
   absl::StatusOr<ReplayedVerdict> Next(absl::Duration timeout);
-  // How many replays the device has decided.
-  uint64_t decided() const { return options_.gate->CountReplays().gates; }
+  // How many replays are decided, and Next returns those that have passed: none
+  // from the first one on whose verdict a pause holds back.
+  uint64_t decided();
 
   // Returns once no replay is running, and all that were decided are known:
   // true; false after `timeout`. A replay that has not begun is not waited for.
@@ -107,6 +108,7 @@ class Replays {
   CondVar woken_;
   std::deque<Decided> verdicts_ ABSL_GUARDED_BY(mutex_);
   uint64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;    // of the thread
+  uint64_t decided_ ABSL_GUARDED_BY(mutex_) = 0;   // replays, as read
   uint64_t acted_ ABSL_GUARDED_BY(mutex_) = 0;     // entries
   uint64_t returned_ ABSL_GUARDED_BY(mutex_) = 0;  // acted on at the next Next
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -225,7 +225,7 @@ void StepGate::PostReplays(const StepSummary& held, uint64_t acted,
 
 StepSummary StepGate::OwnOf(uint64_t entry, uint64_t* saves) const {
   const StepRecord& own =
-      kernels::EntryOf(ContextOf({}), entry)->records()[options_.rank];
+      kernels::EntryOf(ContextOf({}), entry)->records()[options_.world];
   *saves = own.saves;
   return SummaryOf(own);
 }

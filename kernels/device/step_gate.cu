@@ -148,6 +148,8 @@ __device__ void Conclude(const GateContext& context, const StepRecord& own,
   StepControl control = *context.control;
   StepEntry* const entry = EntryOf(context, control.entries);
   made.step = control.step;
+  const auto world = static_cast<unsigned>(context.world);
+  made.records_hash += HashWords(WordsOf(own), kRecordWords, world);
   made.gate = control.sequence;
   made.is_replay = context.replays != nullptr ? 1 : 0;
   made.replay = control.replays;
@@ -156,6 +158,7 @@ __device__ void Conclude(const GateContext& context, const StepRecord& own,
   const bool writes_entry = WritesEntry(context, made, control, own);
   if (writes_entry) {
     made.sequence = control.entries + 1;
+    CopyRecord(own, const_cast<StepRecord*>(entry->records()) + world);
     *entry = made;
     __threadfence_system();
   }

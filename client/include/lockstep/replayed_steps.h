@@ -41,7 +41,8 @@
 //                                read, launches are void until they are
 //
 // Next tells which launch each step was; launches between two of them were
-// void. Call it now and then, on every rank: who never does, never acts on a
+// void, and so were those behind the last one, up to decided(). Call it now and
+// then, on every rank: who never does, never acts on a
 // save or on the end.
 //
 // All ranks launch the same steps in the same order, as often as each other:
@@ -120,8 +121,9 @@ class LOCKSTEP_EXPORT ReplayedSteps {
   // epoch that has ended have been returned.
   absl::StatusOr<ReplayedVerdict> Next(absl::Duration timeout);
 
-  // How many launches the device has decided; those that Next does not return
-  // were void, or failed.
+  // How many launches the device has decided. Next returns those that have
+  // passed, also with a timeout of zero: all others of them were void. Launches
+  // behind a step with which the job pauses are not counted before it resumes.
   uint64_t decided() const;
 
   // Internal.
