@@ -73,7 +73,6 @@ void NoteRead(ReplayBoard* board, uint64_t read) {
 }
 
 ReplayCounts CountReplays(const ReplayBoard& board) {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   ReplayCounts counts{};
   counts.gates = Shared(&board.gates).load(std::memory_order_seq_cst);
   counts.records = Shared(&board.records).load(std::memory_order_seq_cst);
@@ -141,11 +140,10 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
   if (context.replays != nullptr) {
     Shared(&context.replays->records)
         .store(control.replays + 1, std::memory_order_seq_cst);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
   }
   const std::atomic_ref<uint32_t> stop(*const_cast<uint32_t*>(context.stop));
   const bool ended =
-      stop.load(std::memory_order_acquire) != 0 || control.failed != 0;
+      stop.load(std::memory_order_seq_cst) != 0 || control.failed != 0;
   const bool sealed = TakeInput(context, control, record);
   TakeLossScale(context, record);
   record->id = StepRecordId(context, control);

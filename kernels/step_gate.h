@@ -115,7 +115,7 @@ struct StepRecord {
   double step_seconds = 0;
   uint64_t loss_scale = 0;       // a term: PackLossScale; 0: none
   uint64_t loss_scale_rule = 0;  // a term: HashOf(rule); 0: none
-  // Of a replay: the entries whose verdicts the program has acted on, and the
+  // In replays: the entries whose verdicts the program has acted on, and the
   // requests for a save that the rank has received.
   uint64_t acted = 0;
   uint64_t saves = 0;
@@ -401,9 +401,9 @@ LOCKSTEP_HD bool HasRoom(const GateContext& context, const StepRecord& own) {
          (own.flags & StepRecord::kJournalFull) == 0;
 }
 
-// Of several gates that fail only the first writes an entry: replays may follow
-// each other without the host, and would overwrite what it has not read. For
-// the same reason a void replay writes none.
+// Only the first gate that fails writes an entry: replays may follow each other
+// without the host, and would overwrite what it has not read. For the same
+// reason a void replay writes none.
 LOCKSTEP_HD bool WritesEntry(const GateContext& context, const StepEntry& entry,
                              const StepControl& control,
                              const StepRecord& own) {

@@ -53,7 +53,7 @@ struct Captured {
   std::vector<int> completed;  // parameters, in the order of their Submits
   std::vector<Part> parts;     // by LayoutVersions::turn
   std::unique_ptr<Stream> void_stream;
-  // Of a graph of the program: what its records say.
+  // What the records of a graph of the program say.
   std::optional<kernels::GateContext> replay;
 
   // --- During the capture ---

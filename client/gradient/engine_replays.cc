@@ -200,12 +200,12 @@ absl::Status Engine::CheckNoGraphs() {
 // A launch would write to memory that belongs to somebody else by then.
 void Engine::LeaveMemoryToGraphs() {
   if (AwaitProgramGraphs(kGraphTimeout)) return;
-  struct Memory {
+  struct LeftMemory {
     std::unique_ptr<LayoutVersions> versions;
     std::unique_ptr<StepGate> gate;
   };
   // NOLINTNEXTLINE: never freed.
-  new Memory{std::move(versions_), std::move(gate_of_steps_)};
+  new LeftMemory{std::move(versions_), std::move(gate_of_steps_)};
 }
 
 }  // namespace lockstep::gradient

@@ -68,7 +68,7 @@ absl::StatusOr<ReplayedVerdict> Replays::Next(absl::Duration timeout) {
     has_acted = std::exchange(acted_, returned_) != returned_;
   }
   if (has_acted) Post();
-  Decided next;
+  DecidedReplay next;
   for (bool is_over = false;;) {
     const absl::Status ended = options_.ended();
     // What the device has passed before the end is known then.
@@ -105,7 +105,7 @@ absl::StatusOr<ReplayedVerdict> Replays::Next(absl::Duration timeout) {
 uint64_t Replays::decided() {
   const Deadline now(absl::ZeroDuration());
   MutexLock lock(&mutex_);
-  for (const Decided& one : verdicts_) {
+  for (const DecidedReplay& one : verdicts_) {
     if (!one.verdict->AwaitResult(now)) return one.replay;
   }
   return decided_;

@@ -81,7 +81,7 @@ class Replays {
   void Stop();
 
  private:
-  struct Decided {
+  struct DecidedReplay {
     uint64_t replay = 0;
     std::shared_ptr<PendingVerdict::State> verdict;
   };
@@ -106,7 +106,7 @@ class Replays {
   Mutex mutex_;
   CondVar changed_;
   CondVar woken_;
-  std::deque<Decided> verdicts_ ABSL_GUARDED_BY(mutex_);
+  std::deque<DecidedReplay> verdicts_ ABSL_GUARDED_BY(mutex_);
   uint64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;    // of the thread
   uint64_t decided_ ABSL_GUARDED_BY(mutex_) = 0;   // replays, as read
   uint64_t acted_ ABSL_GUARDED_BY(mutex_) = 0;     // entries

@@ -127,7 +127,7 @@ class StepGate {
   // `compute`.
   absl::Status BeginReplays(transport::DeviceContext& compute,
                             Revision revision, int more_data_min);
-  // Of a graph whose launches say `usual`, unless they have an input.
+  // For a graph whose launches say `usual`, unless they have an input.
   kernels::GateContext ReplayContextOf(const StepSummary& usual) const;
   // Where all replays write their scalars: the next one overwrites them.
   VerdictScalars* replay_scalars() { return &device().replay_scalars; }

@@ -27,7 +27,8 @@ __device__ void Put(uint64_t value, uint64_t* word) {
 }
 
 __global__ void __launch_bounds__(kWarp) Begin(const GateContext context) {
-  if (threadIdx.x == 0) Put(context.control->replays + 1, &context.replays->begun);
+  if (threadIdx.x == 0)
+    Put(context.control->replays + 1, &context.replays->begun);
 }
 
 // What this rank says of the launch, in shared memory; false: the host has not
@@ -39,8 +40,7 @@ __device__ bool TakeInput(const GateContext& context,
   if (context.replays == nullptr) {
     GetRecord(context.inputs[control.entries % depth], 0, input);
     __syncwarp();
-    return IsValid(*input, context.rank,
-                   StepInputId(context, control.entries));
+    return IsValid(*input, context.rank, StepInputId(context, control.entries));
   }
   const ReplayBoard& board = *context.replays;
   GetRecord(context.inputs[control.replays % depth], 0, input);
@@ -52,9 +52,8 @@ __device__ bool TakeInput(const GateContext& context,
     __syncwarp();
     found = IsValid(*said, context.rank, StepInputId(context, kUsual));
   }
-  const bool has_input =
-      IsValid(*input, context.rank,
-              StepInputId(context, OfReplay(control.replays)));
+  const bool has_input = IsValid(
+      *input, context.rank, StepInputId(context, OfReplay(control.replays)));
   __syncwarp();
   if (threadIdx.x == 0) {
     StepRecord record = context.usual;
@@ -144,7 +143,8 @@ __device__ void CopyRecord(const StepRecord& from, StepRecord* to) {
 // scalars are visible; inside the entry nothing is ordered, because its reader
 // checks every word.
 __device__ void Conclude(const GateContext& context, const StepRecord& own,
-                         const StepRecord& first, StepEntry made, VerdictScalars* scalars) {
+                         const StepRecord& first, StepEntry made,
+                         VerdictScalars* scalars) {
   StepControl control = *context.control;
   StepEntry* const entry = EntryOf(context, control.entries);
   made.step = control.step;

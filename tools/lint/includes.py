@@ -67,7 +67,7 @@ PUBLIC = (_VALUES,)
 WORKERS_API = {f"client/include/lockstep/{name}.h" for name in (
     "arena", "axis_group", "captured_step", "checkpointer", "communicator", "device_stream", "domain_norm",
     "gradient_sync", "halo_exchange", "halo_layers", "host_calls", "pipeline",
-    "pipeline_stage", "recovery", "session", "state_replicas", "stream", "verdict")}
+    "pipeline_stage", "recovery", "replayed_steps", "session", "state_replicas", "stream", "verdict")}
 
 PURE = ("base/text/", "protocol/", "spec/", "plan/", "server/core/", "client/session/machine")
 IMPURE = {

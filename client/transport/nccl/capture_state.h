@@ -62,7 +62,7 @@ class GraphLifetime {
 class CaptureState {
  public:
   CaptureState() = default;
-  // Of a graph of the program.
+  // For a graph of the program.
   explicit CaptureState(std::shared_ptr<const GraphLifetime> lifetime)
       : lifetime_(std::move(lifetime)) {}
 

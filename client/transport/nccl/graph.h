@@ -15,8 +15,10 @@
 // A graph keeps its communicators alive: NCCL does not destroy one, not even by
 // an abort, while a graph that uses it exists. So graphs belong to the
 // transport, which destroys them before their communicators; a Graph is then
-// empty, and Launch returns why. For the same reason a capture begun by other
-// code is refused: this library could not destroy that graph in time.
+// empty, and Launch returns why. For the same reason operations in a capture
+// that other code began are refused, unless that has joined (Launcher::
+// JoinCapture): then the program destroys the graph, CUDA tells when it has,
+// and the communicators are freed after that.
 //
 // The graph contains what the body enqueued: these buffers, these lists, these
 // communicators. When buckets move (a new revision), capture again.

@@ -65,7 +65,7 @@ class ReplayRank {
     last_ = *verdict;
     return absl::OkStatus();
   }
-  // Of an eager step.
+  // The verdict of an eager step.
   absl::StatusOr<Verdict> Wait() { return last_->Wait(); }
 
   // Launches a graph with this batch, which it reads when it runs.
