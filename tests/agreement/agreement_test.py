@@ -18,10 +18,11 @@ from typing import NamedTuple
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import gpu_step  # noqa: E402
 import host_step  # noqa: E402
 from explore import PROGRESS, explore  # noqa: E402
-from gpu_step import APART, CONTRIBUTED, EFFECT, FORWARD, SAME, SCOPED, TRUE, GpuStep, Job, Rules  # noqa: E402
+from gpu_promises import CONTRIBUTED, EFFECT, FORWARD, SAME, SCOPED, TRUE  # noqa: E402
+from gpu_step import GpuStep  # noqa: E402
+from gpu_world import Job, Rules  # noqa: E402
 from host_step import GradualEnd, InstantEnd  # noqa: E402
 
 BOTH = frozenset({"pack", "transfer"})
