@@ -4,13 +4,29 @@ An action yields (label, next world, broken promise or None), for explore().
 """
 
 from gpu_promises import at_enqueue, at_recovery
-from gpu_world import NOT_BEGUN, applied, drained, effect_in, journal_position, launches_in, with_rank
+from gpu_world import (
+    NOT_BEGUN, aborted, applied, decided, drained, effect_in, journal_position, launches_in, with_rank,
+)
+
+
+def host_actions(rules, job, world, r):
+    rank = world.ranks[r]
+    if not rank.stop and not rank.abort:
+        yield from enqueue(rules, job, world, r)
+        yield from see(rules, job, world, r)
+        yield from leave(rules, job, world, r)
+    if world.ending:
+        yield from stop(rules, world, r)
+        yield from abort(rules, world, r)
+        yield from report(rules, world, r)
+    if world.decision >= 0:
+        yield from recover(rules, world, r)
 
 
 def enqueue(rules, job, world, r):
     rank = world.ranks[r]
     number = len(rank.launches)
-    if number == launches_in(rules, job, world) or (rules.paced and number > rank.seen + rules.run_ahead):
+    if number == launches_in(rules, job, world) or number > rank.seen + rules.run_ahead:
         return
     launch = NOT_BEGUN[job.lanes]._replace(changed=rank.told and number >= rules.late)
     yield (f"rank {r} enqueues launch {number}" + (", changed" if launch.changed else ""),
@@ -20,7 +36,7 @@ def enqueue(rules, job, world, r):
 def see(rules, job, world, r):
     """The host reads a verdict once its commit word is visible. It goes on after a step that passed or was void.
 
-    Without an effect, and if it is paced, it makes no difference when it does so; it then reads only what it must, as late as it can.
+    Without an effect it makes no difference when it does so; it then reads only what it must, as late as it can.
     """
     rank = world.ranks[r]
     if rank.seen == len(rank.launches):
@@ -28,7 +44,7 @@ def see(rules, job, world, r):
     needed = (rank.seen + rules.run_ahead < len(rank.launches)
               or len(rank.launches) == launches_in(rules, job, world))
     gate = rank.launches[rank.seen].gate
-    if gate in ("passed", "void", "skipped", "commit") and (needed or effect_in(job, world) or not rules.paced):
+    if gate in ("passed", "void", "skipped", "commit") and (needed or effect_in(job, world)):
         told = rank.told or (effect_in(job, world) and rank.seen == 0 and gate != "commit")
         yield f"rank {r}'s host sees verdict {rank.seen}", with_rank(world, r, seen=rank.seen + 1, told=told), None
 
@@ -48,7 +64,7 @@ def stop(rules, world, r):
 def abort(rules, world, r):
     rank = world.ranks[r]
     if rules.aborts and not rank.abort and (rank.stop or not rules.abort_after_stop):
-        yield f"rank {r}'s host aborts its communicators", with_rank(world, r, abort=True), None
+        yield f"rank {r}'s host aborts its communicators", aborted(world, r), None
 
 
 def report(rules, world, r):
@@ -58,7 +74,8 @@ def report(rules, world, r):
     steps = journal_position(rules, world, rank)
     if rules.report_from == "host":
         steps = world.base + sum(launch.gate == "passed" for launch in rank.launches[:rank.seen])
-    if drained(rank) or rules.drain == "skipped":
+    done = 0 <= rank.begun <= decided(rank) if rules.replayed else drained(rank)
+    if done or rules.drain == "skipped":
         yield f"rank {r} reports {steps} steps passed", with_rank(world, r, report=steps), None
     elif world.faults > 0:
         late = world._replace(faults=world.faults - 1)

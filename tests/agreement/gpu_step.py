@@ -11,16 +11,20 @@ run, and nothing else happens.
 
 What an abort does is modelled at its worst. The kernel breaks off, the stream goes on, and the kernel has sent its peers
 garbage with valid flags: a sum that looks whole, half a record, or a record that was in the buffer before. Whether a
-peer reads the garbage or the data is open. A rank that is lost goes on writing; a dead one does not.
+peer reads the garbage or the data is open. A rank that is lost goes on writing; a dead one does not. One thing is assumed, because
+no rule of steps in flight would help but those of `behind_failure` and `compares_sums`: an aborted transfer does not overrun
+what a peer has still to read of the launch before, in a staging buffer (`overruns`).
 
-gpu_world.py has the rules and the world, gpu_promises.py the promises, gpu_hosts.py the hosts' actions. Here are those of
-the devices and the coordinator, faults, and the model.
+gpu_world.py has the rules and the world, gpu_promises.py the promises, gpu_hosts.py the hosts' actions, gpu_replayed.py what
+differs where the program launches steps. Here are the actions of the devices and the coordinator, faults, and the model.
 """
 
-from gpu_hosts import abort, enqueue, leave, recover, report, see, stop
-from gpu_promises import at_contribution, at_decision, at_pass
+import gpu_hosts
+import gpu_replayed
+from gpu_promises import at_contribution, at_decision, at_gate, at_pass
 from gpu_world import (
-    Job, Launch, Rank, Rules, World, applied, begin, has_failed, has_room, is_void, position, with_launch, with_rank,
+    Job, Launch, Rank, Rules, World, applied, begin, has_ended, has_failed, is_refused, is_void, overwritten,
+    position, with_launch, with_rank,
 )
 
 # --- The device's actions: rank r's stream ---
@@ -40,7 +44,7 @@ def transfer(rules, world, r, number, lane):
     if all(inputs):
         result = "sum" if all(sent == "sent" for sent in inputs) else "garbage"
         yield completed(rules, world, r, number, lane, result, f"rank {r} completes {name}: {result}")
-    if world.spoiled_sums >> number & 1:
+    if world.spoiled_sums >> number if rules.overruns else world.spoiled_sums >> number & 1:
         label = f"? rank {r} completes {name} with garbage of an aborted peer"
         yield completed(rules, world, r, number, lane, "garbage", label)
     if rank.abort:
@@ -50,19 +54,27 @@ def transfer(rules, world, r, number, lane):
 
 
 def completed(rules, world, r, number, lane, result, label):
-    """Behind the last transfer the rank writes its record.
+    """Copies the sum, if one is kept. Behind the last transfer the rank writes its record.
 
-    One action: in between only `stop` could change, and it might as well have changed before.
+    One action: in between only `stop` could change, and it might as well have changed before. It is two for replayed
+    steps, whose hosts look in between.
     """
     rank = world.ranks[r]
     launch = rank.launches[number]
+    if rules.kept and result == "sum" and overwritten(rules, world, number):
+        result, label = "garbage", f"{label}, and then garbage of a later launch of a peer"
     lanes = launch.lanes[:lane] + (result,) + launch.lanes[lane + 1:]
     if launch.record or not all(lanes if rules.record_behind == "all lanes" else lanes[:1]):
         return label, with_launch(world, r, number, lanes=lanes), None
-    refused = ("stop" in rules.record_asks and rank.stop) or ("failed" in rules.record_asks and has_failed(rank))
-    record = "invalid" if refused else "valid" if has_room(rules, rank) else "full"
+    if rules.replayed:
+        return gpu_replayed.begin_record(rules, world, r, number, lanes, label)
+    refused = is_refused(rules, rank)
+    record = "invalid" if refused else "valid"
     return (f"{label}; its record is {record}", with_launch(world, r, number, lanes=lanes, record=record),
             None if refused else at_contribution(rank, number))
+
+
+WRITTEN = ("valid", "invalid", "full")
 
 
 def views_of(rules, job, world, q, number, tampered):
@@ -70,7 +82,7 @@ def views_of(rules, job, world, q, number, tampered):
     launches = world.ranks[q].launches
     record = launches[number].record if number < len(launches) else ""
     views = set()
-    if record:
+    if record in WRITTEN:
         views.add((record != "invalid", record != "invalid"))
     if tampered:
         views.add((False, False))  # garbage
@@ -107,22 +119,30 @@ def gate(rules, job, world, r, number):
     """All-gather, gate, journal entry, commit and update. Only what an abort changes lies between them."""
     rank = world.ranks[r]
     spoiled = world.spoiled_records >> number & 1
-    void = is_void(rules, job, world, number, rank.launches[number])
+    void = is_void(rules, job, world, rank, number)
+    if rules.replayed and rules.pause_by == "own record":
+        void = rank.launches[number].word == "pause" or has_ended(world, rank.launches[:number])
     asked = world.ranks if rules.full_journal == "void on all ranks" else (rank,)
     full = any(number < len(other.launches) and other.launches[number].record == "full" for other in asked)
-    arrived = all(number < len(other.launches) and other.launches[number].record for other in world.ranks)
+    differ = rules.compares_sums and any(
+        "garbage" in other.launches[number].lanes for other in world.ranks if number < len(other.launches))
+    arrived = all(number < len(other.launches) and other.launches[number].record in WRITTEN for other in world.ranks)
     for passed, whole in sorted(verdicts(rules, job, world, r, number, rank.abort or spoiled)):
         after, broken, text = world, None, "failed"
         if rank.abort and not passed:
             after = world._replace(spoiled_records=world.spoiled_records | 1 << number)
-        elif passed and full and whole:
+        elif passed and whole and differ:
+            text = "failed"
+        elif passed and whole and (full or (void and rules.replayed)):
             text = "skipped"
         elif passed and void and whole:
             text = "void"
         elif passed:
             text = "passed" if rules.commit_after_journal else "commit"
             broken = at_pass(rules, job, world, r, number, whole)
-        chance = "" if arrived or rank.abort else "? "
+        if rules.replayed:
+            broken = broken or at_gate(rules, world, r, number, text)
+        chance = "" if rank.abort or (arrived and not spoiled) else "? "
         yield (f"{chance}rank {r}'s gate of launch {number}: {text}",
                with_launch(after, r, number, gate=text), broken)
 
@@ -143,7 +163,9 @@ def device(rules, job, world, r):
     for lane, result in enumerate(launch.lanes):
         if result == "":
             yield from transfer(rules, world, r, number, lane)
-    if launch.record:
+    if launch.record in ("begun", "unpublished"):
+        yield from gpu_replayed.write_record(rules, job, world, r, number)
+    elif launch.record:
         yield from gate(rules, job, world, r, number)
 
 
@@ -201,20 +223,14 @@ class GpuStep:
 
     def actions(self, world):
         rules, job = self.rules, self.job
+        hosts = gpu_replayed if rules.replayed else gpu_hosts
         for r, rank in enumerate(world.ranks):
             if rank.fate == "runs":
-                if not rank.stop and not rank.abort:
-                    yield from enqueue(rules, job, world, r)
-                    yield from see(rules, job, world, r)
-                    yield from leave(rules, job, world, r)
-                if world.ending:
-                    yield from stop(rules, world, r)
-                    yield from abort(rules, world, r)
-                    yield from report(rules, world, r)
-                if world.decision >= 0:
-                    yield from recover(rules, world, r)
+                yield from hosts.host_actions(rules, job, world, r)
                 yield from die(world, r)
             if rank.fate in ("runs", "lost"):
+                if rules.replayed:
+                    yield from gpu_replayed.launch_again(rules, job, world, r)
                 yield from device(rules, job, world, r)
         if world.ending:
             yield from decide(rules, job, world)
@@ -227,7 +243,8 @@ class GpuStep:
 
     def canonical(self, world):
         """Ranks in one order; without what no action and no promise reads any more."""
-        ranks = tuple(sorted(rank if rank.fate == "runs" else self.remains(rank) for rank in world.ranks))
+        ranks = tuple(sorted(self.remains(rank) if rank.fate != "runs" else
+                             rank._replace(begun=0) if rank.report >= 0 else rank for rank in world.ranks))
         spoiled_sums, spoiled_records = world.spoiled_sums, world.spoiled_records
         if spoiled_sums or spoiled_records:
             passed = min((position(rank) for rank in ranks if rank.fate in ("runs", "lost")), default=8)
@@ -240,8 +257,11 @@ class GpuStep:
         """Of a rank that is gone: what it has sent. A lost rank's device goes on."""
         launches = rank.launches
         if rank.fate in ("dead", "left"):
-            launches = tuple(Launch(launch.changed, launch.input, (), launch.record,
-                                    launch.gate if launch.gate in ("void", "skipped") else "") for launch in launches)
-        lost = rank.fate == "lost"
-        report = rank.report if rank.fate == "left" else -1
-        return Rank(rank.fate, launches, 0, False, lost and rank.stop, lost and rank.abort, report, False)
+            read = ("passed", "void", "skipped") if self.rules.replayed else ("void", "skipped")
+            launches = tuple(Launch(launch.changed, launch.input, launch.lanes if self.rules.compares_sums else (),
+                                    launch.record, launch.gate if launch.gate in read else "", launch.word)
+                             for launch in launches)
+        lost, left = rank.fate == "lost", rank.fate == "left"
+        report = rank.report if left else -1
+        seen = rank.seen if lost and self.rules.replayed else 0
+        return Rank(rank.fate, launches, seen, False, lost and rank.stop, rank.abort and (lost or left), report, False)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Rules:
     """How a step works. The defaults are right; each negative control changes one field."""
     run_ahead: int = 1  # launch k is enqueued once the host has seen the verdict of launch k - run_ahead - 1
-    paced: bool = True  # False: the program launches a graph of the whole step, and waits for no verdict
+    replayed: bool = False  # the program launches one graph of the whole step any number of times, and waits for nothing
     full_journal: str = "void on all ranks"  # the next launch; its record says so | "void on this rank"
     gate: str = "all records"  # | "own record" | "sum of stamps"
     hash: str = "launch"  # what a record's hash covers: epoch, sequence, step, revision | "step": no sequence | "nothing"
@@ -27,13 +27,27 @@ class Rules:
     buckets: str = "views"  # backward writes them | "packed": a pack does
     held_by_failed: frozenset = frozenset()  # of {"pack", "transfer"}: write no bucket once `failed` is set
     direct_writes: bool = False  # an aborted transfer may write to its peers' buckets, not only to staging buffers
+    overruns: bool = False  # an aborted transfer may overrun a staging buffer of the launch before, which a peer still reads
+    compares_sums: bool = False  # a record has a checksum of the reduced gradients, and a gate fails if they differ
     lagging: str = "rolls forward"  # a rank that is one step behind | "copies": the state of a rank that is not
     closing_void: bool = False  # a void launch follows the last step
-    snapshots: int | None = None  # of step_scoped state; None: run_ahead + 1
-    snapshots_ask_failed: bool = False  # the kernels that take them keep the last one once `failed` is set
+    kept: str = ""  # a copy of the reduced gradients that no peer writes to: "asks failed" | "asks nothing" | "": none
+    update_reads: str = "kept"  # if there is such a copy | "bucket"
+    snapshots: int | None = None  # of step_scoped state; None: run_ahead + 1. Replayed: before a backward pass, and behind it
     effects_after: int | None = None  # an effect of verdict k begins with launch k + this; None: run_ahead + 1
     void_advances: bool = False  # the step number, and with it the samples
     counts_leavers: bool = True  # in the decision
+
+    # Of replayed steps alone:
+    behind_failure: str = "go on"  # launches behind a gate that failed | "hold" their transfers | "wait" for the decision
+    reserved: int = 1  # entries of the journal that only a gate that fails may take
+    snapshots_ask_failed: bool = True  # the kernels that take them write nothing once `failed` is set
+    void_restores: bool = True  # behind the gate of a void launch, step_scoped state becomes what it was before it
+    pause_by: str = "all records"  # | "own record": what tells a gate that the launch is void
+    pause_begins: str = "passed step"  # behind which launch: one that passed | "any launch"
+    leaves_by_abort: bool = True  # a rank that has seen the end and whose stream waits for its peers
+    publishes: str = "before stop"  # when the record says that it has begun: before it reads `stop` | "after stop"
+    reads_begun: str = "after stop"  # when the host does: after it has set `stop` | "before stop"
 
     @property
     def depth(self):
@@ -60,6 +74,9 @@ class Job:
     lanes: int = 1
     faults: int = 2
     effect: str | None = None  # what the first verdict shows: "switch" (a revision, pause or last step) | "out of data"
+    # Of replayed steps alone:
+    command: str | None = None  # each host gets it at some time: "pause", and then "resume" | "stop"
+    more: int = 1  # launches that a program may make beyond those of the steps
 
 
 # --- The world ---
@@ -70,8 +87,9 @@ class Launch(NamedTuple):
     changed: bool  # enqueued with the effect in force
     input: str  # "" not begun | "sent" this step's gradients | "stale": something else
     lanes: tuple  # per lane: "" running | "sum": the true one | "garbage"
-    record: str  # "" | "valid" | "invalid" | "full": valid, but the journal has no room
+    record: str  # "" | "begun", "unpublished": see begin_record | "valid" | "invalid" | "full": the journal has no room
     gate: str  # "" | "passed" | "void" | "skipped": void, without an entry | "failed" | "commit": visible, and its journal entry is not
+    word: str = ""  # what the record of a replayed step says: "" | "pause" | "end"
 
 
 class Rank(NamedTuple):
@@ -83,6 +101,8 @@ class Rank(NamedTuple):
     abort: bool  # the communicators' abort flag
     report: int  # steps passed since training began; -1: none
     recovered: bool  # has done what was decided
+    command: str = ""  # the host's, of replayed steps: "" | "pause" | "resume" | "stop"
+    begun: int = -1  # records that had begun when the host of replayed steps looked; -1: it has not looked
 
 
 class World(NamedTuple):
@@ -100,6 +120,7 @@ def begin(job, base, faults):
     return World(base, (rank,) * job.ranks, 0, 0, False, -1, faults)
 
 
+LAUNCHES_MAX = 8
 NOT_BEGUN = {lanes: Launch(False, "", ("",) * lanes, "", "") for lanes in (1, 2)}
 
 
@@ -108,12 +129,36 @@ def effect_in(job, world):
 
 
 def launches_in(rules, job, world):
+    if rules.replayed:
+        return job.steps - world.base + job.more
     voids = rules.late - 1 if job.effect == "out of data" and world.base == 0 else 0
     return job.steps - world.base + voids + rules.closing_void
 
 
-def is_void(rules, job, world, number, launch):
+def shows(world, number, word):
+    """Whether the records of all ranks of launch `number` say `word`."""
+    return all(number < len(rank.launches) and rank.launches[number].word == word for rank in world.ranks)
+
+
+def pauses(rules, world, rank, number):
+    """Whether the records of the launches before make launch `number` void: during a pause."""
+    paused = False
+    for earlier, launch in enumerate(rank.launches[:number]):
+        begins = launch.gate == "passed" or rules.pause_begins == "any launch"
+        paused = (paused or begins) and shows(world, earlier, "pause")
+    return paused
+
+
+def has_ended(world, launches):
+    """Whether one of these launches of a rank was the last step: every launch behind it is void."""
+    return any(launch.gate == "passed" and shows(world, number, "end") for number, launch in enumerate(launches))
+
+
+def is_void(rules, job, world, rank, number):
     """Between the verdict that shows that no rank has more data, and the first launch with data again; or at the end."""
+    if rules.replayed:
+        return pauses(rules, world, rank, number) or has_ended(world, rank.launches[:number])
+    launch = rank.launches[number]
     if rules.closing_void and number == launches_in(rules, job, world) - 1:
         return True
     return job.effect == "out of data" and world.base == 0 and number > 0 and not launch.changed
@@ -145,19 +190,71 @@ def has_failed(rank):
     return any(launch.gate == "failed" for launch in rank.launches)
 
 
+def decided(rank):
+    """The gates that have published that they have decided."""
+    return sum(launch.gate != "" for launch in rank.launches)
+
+
 def drained(rank):
     return position(rank) == len(rank.launches)
 
 
-def intact(rules, world, rank, number):
+def overwritten(rules, world, number):
+    """Whether an aborted peer has written to the buckets of launch `number`, in a later launch."""
+    later = range(number + rules.sets, LAUNCHES_MAX, rules.sets)
+    return rules.direct_writes and any(world.spoiled_sums >> launch & 1 for launch in later)
+
+
+def bucket_intact(rules, world, rank, number):
     """Whether the buckets of launch `number` still contain its reduced gradients."""
-    for later in range(number + rules.sets, number + rules.sets * 4, rules.sets):
-        written = later < len(rank.launches) and rank.launches[later].input != ""
-        if written and (rules.buckets == "views" or rules.held_by_failed != {"pack", "transfer"}):
+    if rules.buckets == "views" or rules.held_by_failed != {"pack", "transfer"}:
+        if any(launch.input for launch in rank.launches[number + rules.sets::rules.sets]):
             return False
-        if rules.direct_writes and world.spoiled_sums >> later & 1:
-            return False
-    return all(lane == "sum" for lane in rank.launches[number].lanes)
+    return not overwritten(rules, world, number) and all(lane == "sum" for lane in rank.launches[number].lanes)
+
+
+def kept_intact(rules, rank, number):
+    """The same for the copy. Once a gate has failed all later copies find `failed` set."""
+    held = rules.kept == "asks failed" and rank.launches[number].gate == "failed"
+    copied = any(any(launch.lanes) for launch in rank.launches[number + 1:])
+    return (held or not copied) and all(lane == "sum" for lane in rank.launches[number].lanes)
+
+
+def can_update(rules, world, rank, number):
+    kept = rules.kept and rules.update_reads == "kept"
+    return kept_intact(rules, rank, number) if kept else bucket_intact(rules, world, rank, number)
+
+
+def can_roll_forward(rules, world, rank, number):
+    return kept_intact(rules, rank, number) if rules.kept else bucket_intact(rules, world, rank, number)
+
+
+def scoped(rules, launches):
+    """The step_scoped state behind these replayed launches, as the sets of launches whose backward passes changed it:
+    what it is, the two snapshots, and what it shall be. Snapshots are taken before and behind a backward pass."""
+    state, before, behind, passed, failed = 0, 0, 0, 0, False
+    for number, launch in enumerate(launches):
+        if launch.input == "":
+            break
+        held = failed and rules.snapshots_ask_failed
+        before = before if held else state
+        state |= 1 << number
+        behind = behind if held else state
+        if launch.gate == "passed":
+            passed |= 1 << number
+        elif launch.gate == "skipped" and rules.void_restores:
+            state = before
+        failed = failed or launch.gate == "failed"
+    return state, before, state if rules.snapshots == 1 else behind, passed
+
+
+def scoped_is_right(rules, rank, rolls_forward):
+    """Whether a rank whose stream is drained has the step_scoped state of the step that it is to go on with."""
+    state, before, behind, passed = scoped(rules, rank.launches)
+    for number, launch in enumerate(rank.launches):
+        if launch.gate == "failed":
+            return behind == passed | 1 << number if rolls_forward else before == passed
+    return state == passed
 
 
 def entries(rules, rank):
@@ -169,9 +266,10 @@ def entries(rules, rank):
     return written
 
 
-def has_room(rules, rank):
-    """A rank that is not paced writes no entry over one that its host has not read, and none over the last passed."""
-    return rules.paced or sum(number >= rank.seen for number in entries(rules, rank)) < rules.depth - 1
+def saw_end(rules, world, rank):
+    """Whether the host of replayed steps has read the verdict of the last step."""
+    read = entries(rules, rank)[:rank.seen]
+    return bool(read) and has_ended(world, rank.launches[:read[-1] + 1])
 
 
 def journal_position(rules, world, rank):
@@ -180,6 +278,11 @@ def journal_position(rules, world, rank):
         if rank.launches[number].gate == "passed":
             return world.base + sum(launch.gate == "passed" for launch in rank.launches[:number + 1])
     return world.base
+
+
+def is_refused(rules, rank):
+    """Whether a record is invalid."""
+    return ("stop" in rules.record_asks and rank.stop) or ("failed" in rules.record_asks and has_failed(rank))
 
 
 def with_rank(world, r, **changes):
@@ -193,3 +296,9 @@ def with_launch(world, r, number, **changes):
     launch = launches[number]._replace(**changes)
     rank = Rank(rank.fate, launches[:number] + (launch,) + launches[number + 1:], *rank[2:])
     return World(world.base, world.ranks[:r] + (rank,) + world.ranks[r + 1:], *world[2:])
+
+
+def aborted(world, r, **changes):
+    """Rank r's communicators are aborted. A peer may still be in an all-gather that this rank has completed."""
+    behind = (1 << position(world.ranks[r])) - 1
+    return with_rank(world._replace(spoiled_records=world.spoiled_records | behind), r, abort=True, **changes)
