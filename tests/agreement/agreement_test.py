@@ -18,10 +18,11 @@ from typing import NamedTuple
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import gpu_step  # noqa: E402
 import host_step  # noqa: E402
 from explore import PROGRESS, explore  # noqa: E402
-from gpu_step import APART, CONTRIBUTED, EFFECT, FORWARD, SAME, SCOPED, TRUE, GpuStep, Job, Rules  # noqa: E402
+from gpu_promises import ALIKE, CONTRIBUTED, EFFECT, FORWARD, HEARD, READ, SAME, SCOPED, TRUE  # noqa: E402
+from gpu_step import GpuStep  # noqa: E402
+from gpu_world import Job, Rules  # noqa: E402
 from host_step import GradualEnd, InstantEnd  # noqa: E402
 
 BOTH = frozenset({"pack", "transfer"})
@@ -29,6 +30,11 @@ BOTH = frozenset({"pack", "transfer"})
 
 def ahead(launches, **job):
     return Rules(run_ahead=launches), Job(**job)
+
+
+def replayed(rules={}, **job):
+    return Rules(replayed=True, bucket_sets=1, kept="asks failed", journal_depth=2, entries_after_failure=False,
+                 snapshots=2, **rules), Job(**job)
 
 
 GPU_KEPT = {
@@ -50,9 +56,25 @@ GPU_KEPT = {
         (Rules(bucket_sets=1, buckets="packed", held_by_failed=BOTH), Job(steps=2)),
     "one_bucket_set_and_copied_state":
         (Rules(bucket_sets=1, lagging="copies", closing_void=True), Job(steps=2)),
-    "launched_by_the_program":
-        (Rules(paced=False, entries_after_failure=False, journal_depth=2, bucket_sets=1, lagging="copies",
-               closing_void=True, snapshots=1, snapshots_ask_failed=True), Job(steps=2, faults=1)),
+    "overruns_and_checksums": (Rules(overruns=True, compares_sums=True), Job(faults=1)),
+    "one_bucket_set_and_a_copy": (Rules(bucket_sets=1, kept="asks failed"), Job(steps=2)),
+    "direct_writes_and_a_copy_run_ahead_0":
+        (Rules(run_ahead=0, bucket_sets=1, kept="asks failed", direct_writes=True), Job()),
+    "direct_writes_and_a_copy_run_ahead_1":
+        (Rules(run_ahead=1, bucket_sets=2, kept="asks failed", direct_writes=True), Job(faults=1)),
+    "launched_by_the_program": replayed(steps=2),
+    "launched_by_three_programs": replayed(ranks=3, steps=1, faults=1),
+    "launched_in_two_lanes": replayed(steps=1, lanes=2, faults=1),
+    "launched_behind_the_last_step": replayed(steps=1, more=2),
+    "launched_without_faults": replayed(steps=2, more=2, faults=0),
+    "launched_during_a_pause": replayed(steps=3, more=0, faults=1, command="pause"),
+    "launched_until_a_stop": replayed(steps=2, more=0, faults=1, command="stop"),
+    "launched_with_direct_writes_and_held_transfers":
+        replayed(dict(direct_writes=True, behind_failure="hold", overruns=True), steps=2, faults=1),
+    "launched_with_direct_writes_and_waits":
+        replayed(dict(direct_writes=True, behind_failure="wait", overruns=True), steps=2, faults=1),
+    "launched_with_direct_writes_and_checksums":
+        replayed(dict(direct_writes=True, compares_sums=True, overruns=True), steps=2, faults=1),
 }
 
 
@@ -93,10 +115,36 @@ GPU_BROKEN = {
     "no_spare_set_for_direct_writes_run_ahead_1": Broken("direct_writes_run_ahead_1", {"bucket_sets": 2}, TRUE),
     "copied_state_of_a_rank_that_left": Broken("one_bucket_set_and_copied_state", {"closing_void": False}, SAME),
     "one_snapshot": Broken("run_ahead_1", {"snapshots": 1}, SCOPED),
-    # A graph of the whole step that the program launches
-    "journal_full_on_one_rank": Broken("launched_by_the_program", {"full_journal": "void on this rank"}, SAME),
-    "entries_of_all_failed_gates": Broken("launched_by_the_program", {"entries_after_failure": True}, SAME),
+    "overruns": Broken("run_ahead_1", {"overruns": True}, TRUE),
+    "direct_writes_and_one_set_run_ahead_1": Broken("direct_writes_and_a_copy_run_ahead_1", {"bucket_sets": 1}, TRUE),
+    # A graph of the whole step that the program launches: the copy of the reduced gradients
+    "copies_do_not_ask_failed": Broken("launched_by_the_program", {"kept": "asks nothing"}, FORWARD),
+    "launched_without_a_copy": Broken("launched_by_the_program", {"kept": ""}, FORWARD),
+    "direct_writes_behind_a_failure": Broken("launched_by_the_program", {"direct_writes": True}, TRUE),
+    "direct_writes_behind_a_failure_two_sets":
+        Broken("launched_by_the_program", {"direct_writes": True, "bucket_sets": 2}, TRUE),
+    "overruns_behind_a_failure": Broken("launched_by_the_program", {"overruns": True}, TRUE),
+    "update_reads_the_bucket":
+        Broken("launched_with_direct_writes_and_held_transfers", {"update_reads": "bucket"}, TRUE),
+    # The journal
+    "journal_full_on_one_rank": Broken("launched_by_the_program", {"full_journal": "void on this rank"}, ALIKE),
+    "entries_of_all_failed_gates": Broken("launched_by_the_program", {"entries_after_failure": True}, READ),
+    "no_entry_reserved_for_a_failure": Broken("launched_by_the_program", {"reserved": 0}, READ),
+    # The step_scoped state
     "snapshots_go_on": Broken("launched_by_the_program", {"snapshots_ask_failed": False}, SCOPED),
+    "no_snapshot_behind_the_backward_pass": Broken("launched_by_the_program", {"snapshots": 1}, SCOPED),
+    "void_launches_change_state": Broken("launched_by_the_program", {"void_restores": False}, SCOPED),
+    # Pauses
+    "pause_by_its_own_record": Broken("launched_during_a_pause", {"pause_by": "own record"}, ALIKE),
+    "pause_behind_a_void_launch": Broken("launched_during_a_pause", {"pause_begins": "any launch"}, HEARD),
+    # The last step
+    "leaver_does_not_abort": Broken("launched_without_faults", {"leaves_by_abort": False}, PROGRESS),
+    "copied_state_of_a_program_that_left": Broken("launched_without_faults", {"lagging": "copies"}, SAME),
+    "programs_that_left_do_not_count": Broken("launched_without_faults", {"counts_leavers": False}, SAME),
+    # The report
+    "stop_read_before_begun_is_published": Broken("launched_by_the_program", {"publishes": "after stop"}, SAME),
+    "begun_read_before_stop_is_set": Broken("launched_by_the_program", {"reads_begun": "before stop"}, SAME),
+    "decided_before_the_entry": Broken("launched_by_the_program", {"commit_after_journal": False}, SAME),
     # Late effects
     "effects_one_step_later": Broken("late_effects_run_ahead_1", {"effects_after": 1}, EFFECT),
     "effects_two_steps_later_run_ahead_2": Broken("late_effects_run_ahead_2", {"effects_after": 2}, EFFECT),
