@@ -188,7 +188,7 @@ void GateStep(const GateContext& context, const StepRecord* own,
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   made.outcome = OutcomeOf(context, made, control, records[0]);
   made.checksum = ChecksumOf(made, control.entries);
-  const bool writes_entry = WritesEntry(context, made, control, *own);
+  const bool writes_entry = WritesEntry(context, made, control);
   if (writes_entry) {
     std::memcpy(const_cast<StepRecord*>(entry.records()), records,
                 world * sizeof *records);

@@ -395,21 +395,13 @@ LOCKSTEP_HD StepOutcome OutcomeOf(const GateContext& context,
                                        : StepOutcome::kFailed;
 }
 
-// Whether the place of the next entry is free. `own`: this rank's record.
-LOCKSTEP_HD bool HasRoom(const GateContext& context, const StepRecord& own) {
-  return context.replays == nullptr ||
-         (own.flags & StepRecord::kJournalFull) == 0;
-}
-
 // Only the first gate that fails writes an entry: replays may follow each other
 // without the host, and would overwrite what it has not read. For the same
 // reason a void replay writes none.
 LOCKSTEP_HD bool WritesEntry(const GateContext& context, const StepEntry& entry,
-                             const StepControl& control,
-                             const StepRecord& own) {
+                             const StepControl& control) {
   const bool is_void = entry.outcome == StepOutcome::kVoid;
-  return control.failed == 0 && HasRoom(context, own) &&
-         !(context.replays != nullptr && is_void);
+  return control.failed == 0 && !(context.replays != nullptr && is_void);
 }
 
 // Behind a gate, whose entry and scalars are visible.
@@ -450,7 +442,8 @@ LOCKSTEP_HD void TakeSaid(const GateContext& context,
   record->command_word = said.command_word;
   record->acted = said.acted;
   record->saves = said.saves;
-  if (control.entries - read >= static_cast<uint64_t>(context.depth)) {
+  // One entry is left to a gate that fails.
+  if (control.entries - read >= static_cast<uint64_t>(context.depth) - 1) {
     record->flags |= StepRecord::kJournalFull;
   }
 }

@@ -23,6 +23,7 @@ void Write(const BucketPolicy& from, v1::BucketPolicy* to) {
   to->set_rebuild(WireOf<v1::Rebuild>(from.rebuild));
   if (from.wire_dtype) to->set_wire_dtype(Wire(*from.wire_dtype));
   to->set_error_feedback(from.error_feedback);
+  to->set_windows(from.windows);
 }
 
 void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
@@ -32,6 +33,7 @@ void Read(const v1::BucketPolicy& from, BucketPolicy* to, Decoder* d) {
   d->Enum("rebuild", from.rebuild(), &v1::Rebuild_IsValid, &to->rebuild);
   ReadDTypeIfAny("wire_dtype", from.wire_dtype(), &to->wire_dtype, d);
   to->error_feedback = from.error_feedback();
+  to->windows = from.windows();
 }
 
 void Write(const TensorType& from, v1::TensorType* to) {

@@ -99,6 +99,7 @@ std::vector<SpecFieldRule> MakeTable() {
       Field("buckets.wire_dtype", &S::buckets, &B::wire_dtype, WireDTypeForm{}),
       Field("buckets.error_feedback", &S::buckets, &B::error_feedback,
             ErrorFeedbackForm{}),
+      Field("buckets.windows", &S::buckets, &B::windows, WindowsForm{}),
       Field("reproducible.leaves", &S::reproducible, &ReproducibleSpec::leaves,
             LeavesForm{}),
       Field("pipeline.axis", &S::pipeline, &P::axis, PipelineAxisForm{}),

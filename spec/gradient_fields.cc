@@ -52,6 +52,12 @@ std::string ErrorFeedbackForm::Fault(bool value, const JobSpec& spec) const {
              : "";
 }
 
+std::string WindowsForm::Fault(bool value, const JobSpec& spec) const {
+  if (!value || spec.run_ahead > 0) return "";
+  return "needs run_ahead: 1 or 2, where each step has other buckets than the "
+         "one before it";
+}
+
 absl::StatusOr<int> LeavesForm::Read(const Written& written) const {
   const absl::StatusOr<std::string> word = WordOf(written);
   if (!word.ok()) return word.status();

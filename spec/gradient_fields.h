@@ -27,6 +27,11 @@ struct ErrorFeedbackForm : BoolForm {
 };
 
 // The number of leaves of the reduction tree, or none.
+// Buckets in turn, of which one is spare.
+struct WindowsForm : BoolForm {
+  std::string Fault(bool value, const JobSpec& spec) const;
+};
+
 struct LeavesForm {
   std::string Type() const { return "number"; }
   std::string Domain() const { return "0, or a power of two, up to 1024"; }

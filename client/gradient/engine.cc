@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
 Engine::Engine(EngineOptions options)
     : options_(std::move(options)),
       run_ahead_(options_.run_ahead),
+      bucket_sets_(options_.run_ahead + 1 + options_.spare_sets),
       executor_(*options_.executor),
       compute_(executor_.compute()),
       agreement_(options_.first_step),
@@ -140,7 +141,7 @@ absl::Status Engine::Prepare() {
 absl::StatusOr<LayoutVersions::Layouts> Engine::MakeLayouts(plan::Plan plan) {
   const auto shared = std::make_shared<const plan::Plan>(std::move(plan));
   LayoutVersions::Layouts layouts;
-  for (int i = 0; i <= run_ahead_; ++i) {
+  for (int i = 0; i < bucket_sets_; ++i) {
     auto layout = Layout::Create(shared, options_.rank, options_.names,
                                  &compute_, options_.allocate);
     if (!layout.ok()) return layout.status();
@@ -281,8 +282,10 @@ absl::Status Engine::RegisterBuckets() {
     return registers;
   });
   if (values_ != nullptr) values_->AddRegistrationKinds(&kinds);
+  const bool is_plain = !options_.register_buffer && compute_.NeedsOneOrder();
   MutexLock lock(&mutex_);
-  memory_ = transport::Describe(kinds);
+  memory_ = is_plain ? Name(transport::RegistrationKind::kPlain)
+                     : transport::Describe(kinds);
   return registered;
 }
 

@@ -84,6 +84,9 @@ struct EngineOptions {
   // How many steps are enqueued before the host has acted on the verdict of an
   // earlier one. Only where the device decides.
   int run_ahead = 0;
+  // Bucket sets beside those of the steps in flight: 1 where peers may write to
+  // buckets that they are not to write to (decision 27, 2). With run_ahead.
+  int spare_sets = 0;
   Uneven uneven = Uneven::kStop;
   // On a device and in negotiated mode there is always a helper.
   Overlap overlap = Overlap::kThread;
@@ -517,6 +520,7 @@ class Engine {
 
   EngineOptions options_;
   const int run_ahead_;
+  const int bucket_sets_;  // which steps use in turn
   executor::Executor& executor_;
   transport::DeviceContext& compute_;
   std::vector<Fact> facts_;  // by parameter

@@ -72,7 +72,7 @@ absl::StatusOr<std::shared_ptr<Captured>> Engine::Capture(
   auto step = std::make_shared<Captured>();
   if (absl::Status made = MakeParts(step.get()); !made.ok()) return made;
   absl::Status captured;
-  for (int i = 0; i <= run_ahead_; ++i) {
+  for (int i = 0; i < bucket_sets_; ++i) {
     step->part = versions_->turn();
     if (captured.ok()) captured = CapturePart(step.get(), stream, body);
     if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
@@ -116,7 +116,7 @@ Engine::CaptureGraph(Captured* step, Stream& stream,
 
 absl::Status Engine::MakeParts(Captured* step) {
   step->revision = versions_->revision();
-  step->parts.resize(static_cast<size_t>(run_ahead_) + 1);
+  step->parts.resize(static_cast<size_t>(bucket_sets_));
   if (run_ahead_ > 0) {
     auto stream = compute_.MakeStream("ls-void");
     if (!stream.ok()) return stream.status();

@@ -117,6 +117,7 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
       .epoch = session_.epoch(),
       .first_step = session_.first_step(),
       .run_ahead = session_.spec().run_ahead,
+      .spare_sets = session_.spec().buckets.windows ? 1 : 0,
       .uneven = session_.spec().uneven,
       .overlap = OverlapOf(session_.spec()),
       .plan = std::move(plan.plan),
@@ -152,6 +153,11 @@ gradient::EngineOptions GradientSync::Impl::OptionsFor(PlanInEffect plan) {
             return Explained("GradientSync::Finish", error);
           },
   };
+  // What an aborted peer could write to is not registered, unless a spare set
+  // is there for it.
+  const bool is_safe = session_.spec().buckets.windows ||
+                       !session_.transport().abort_writes_to_peers();
+  if (!is_safe) options.register_buffer = nullptr;
   if (session_.spec().sync != SyncMode::kNegotiated) return options;
   options.announce = [this](protocol::Announce announce) {
     session_.Announce(std::move(announce));

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-static_assert(ReplayedSteps::kInFlightMax == gradient::StepGate::kDepth);
+static_assert(ReplayedSteps::kInFlightMax == gradient::StepGate::kDepth - 1);
 
 ReplayedSteps::ReplayedSteps(std::unique_ptr<State> state)
     : state_(std::move(state)) {}

@@ -101,6 +101,10 @@ class Transport {
   // the transport.
   virtual std::unique_ptr<Arena> MakeArena() { return MakePlainArena(); }
 
+  // Whether an operation that is aborted may write to registered buffers of its
+  // peers, also of one that has not begun it.
+  virtual bool abort_writes_to_peers() const { return false; }
+
   // Registers a buffer of this transport's arena with a communicator of this
   // transport, for repeated operations on all of it or from its beginning. All
   // ranks of the group call it in the same order with the same sizes, while no

@@ -155,7 +155,7 @@ __device__ void Conclude(const GateContext& context, const StepRecord& own,
   made.replay = control.replays;
   made.outcome = OutcomeOf(context, made, control, first);
   made.checksum = ChecksumOf(made, control.entries);
-  const bool writes_entry = WritesEntry(context, made, control, own);
+  const bool writes_entry = WritesEntry(context, made, control);
   if (writes_entry) {
     made.sequence = control.entries + 1;
     CopyRecord(own, const_cast<StepRecord*>(entry->records()) + world);
@@ -185,16 +185,13 @@ __global__ void __launch_bounds__(kThreads)
   StepEntry* const entry = EntryOf(context, control.entries);
   const uint64_t id = StepRecordId(context, control);
   const StepRecord first = records[0];
-  const bool has_room = HasRoom(context, *own);
   RecordCounts counts(world);
   double added = 0;  // thread 0: norms; the first of the second warp: samples
   for (unsigned begin = 0; begin < world; begin += kThreads) {
     const unsigned rank = begin + threadIdx.x;
     if (rank < world) {
       const StepRecord record = records[rank];
-      if (has_room) {
-        CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
-      }
+      CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
       RecordCounts one(world);
       if (!IsValid(record, static_cast<int>(rank), id)) one.invalid_rank = rank;
       if (!SameTerms(record, first)) one.differing_rank = rank;

@@ -323,35 +323,39 @@ TEST(StepGateTest, AReplaysInputIsOfThatReplayOnly) {
 
 TEST(StepGateTest, AFullJournalMakesReplaysVoidOnAllRanks) {
   ReplayingJob job;
-  const auto depth = static_cast<uint64_t>(kShape.depth);
-  for (uint64_t launch = 0; launch < depth; ++launch) {
+  const uint64_t room = kShape.depth - 1;
+  for (uint64_t launch = 0; launch < room; ++launch) {
     EXPECT_TRUE(job.Launch(/*read=*/false));
   }
   job.Read(0);
   job.Read(2);
   for (int launch = 0; launch < 3; ++launch) EXPECT_FALSE(job.Launch(false));
-  for (uint64_t entry = 0; entry < depth; ++entry) {
+  for (uint64_t entry = 0; entry < room; ++entry) {
     ASSERT_NE(job.entry(1, entry), nullptr) << "overwritten";
   }
-  EXPECT_EQ(job.at(1).control.step, depth);
-  EXPECT_EQ(job.entry(0, depth), nullptr);
+  EXPECT_EQ(job.at(1).control.step, room);
+  EXPECT_EQ(job.entry(0, room), nullptr);
   job.Read(1);
   EXPECT_TRUE(job.Launch());
-  EXPECT_EQ(job.entry(0, depth)->replay, depth + 3);
-  EXPECT_EQ(job.entry(0, depth)->step, depth);
+  EXPECT_EQ(job.entry(0, room)->replay, room + 3);
+  EXPECT_EQ(job.entry(0, room)->step, room);
 }
 
-TEST(StepGateTest, AFailureBehindAFullJournalOverwritesNothing) {
+TEST(StepGateTest, AnEntryIsLeftToTheGateThatFails) {
   ReplayingJob job;
-  for (int launch = 0; launch < kShape.depth; ++launch) {
+  const int room = kShape.depth - 1;
+  for (int launch = 0; launch < room; ++launch) {
     EXPECT_TRUE(job.Launch(/*read=*/false));
   }
   job.at(2).stop = 1;
   EXPECT_FALSE(job.Launch(false));
+  EXPECT_FALSE(job.Launch(false));
   EXPECT_EQ(job.at(1).control.failed, 1u);
-  for (int entry = 0; entry < kShape.depth; ++entry) {
-    EXPECT_NE(job.entry(1, entry), nullptr);
+  for (int entry = 0; entry < room; ++entry) {
+    EXPECT_NE(job.entry(1, entry), nullptr) << "overwritten";
   }
+  ASSERT_NE(job.entry(1, room), nullptr);
+  EXPECT_EQ(job.entry(1, room)->outcome, StepOutcome::kFailed);
 }
 
 TEST(StepGateTest, APauseHoldsWhileAllRanksHoldIt) {

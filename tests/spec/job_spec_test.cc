@@ -36,6 +36,7 @@ TEST(JobSpecTest, ListsItsFieldsWithCanonicalText) {
       {"buckets.rebuild", "once"},
       {"buckets.wire_dtype", "none"},
       {"buckets.error_feedback", "false"},
+      {"buckets.windows", "false"},
       {"reproducible.leaves", "0"},
       {"pipeline.axis", "data"},
       {"pipeline.schedule", "none"},
@@ -84,7 +85,7 @@ size_t CountLeaves(const JobSpec& spec) {
                                 checked, seed] = spec;
   [[maybe_unused]] const auto& [leaves] = reproducible;
   [[maybe_unused]] const auto& [first_bytes_max, bytes_max, rebuild, wire_dtype,
-                                error_feedback] = buckets;
+                                error_feedback, windows] = buckets;
   [[maybe_unused]] const auto& [join, lease, resume, progress, connect, link] =
       timeouts;
   [[maybe_unused]] const auto& [parameters_max, max_restarts, restart_window,
@@ -92,7 +93,7 @@ size_t CountLeaves(const JobSpec& spec) {
   [[maybe_unused]] const auto& [elastic_axis, min_workers, wait] = elastic;
   [[maybe_unused]] const auto& [schedule, axis, micro_batches, virtual_stages,
                                 activations, tags, tag_base, shared] = pipeline;
-  return 13 + 5 + 1 + 8 + 3 + 6 + 4;
+  return 13 + 6 + 1 + 8 + 3 + 6 + 4;
 }
 
 TEST(JobSpecTest, TheTableHasEveryFieldOfTheStruct) {
@@ -120,6 +121,7 @@ std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> Changes() {
        [](JobSpec& s) { s.buckets.wire_dtype = DType::kF16; }},
       {"buckets.error_feedback",
        [](JobSpec& s) { s.buckets.error_feedback = true; }},
+      {"buckets.windows", [](JobSpec& s) { s.buckets.windows = true; }},
       {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 8; }},
       {"pipeline.axis", [](JobSpec& s) { s.pipeline.axis = "stage"; }},
       {"pipeline.schedule",
@@ -177,6 +179,10 @@ JobSpec Before(const std::string& field) {
     spec.buckets.wire_dtype = DType::kBF16;
   }
   if (field == "run_ahead") spec.transport = "nccl";
+  if (field == "buckets.windows") {
+    spec.transport = "nccl";
+    spec.run_ahead = 1;
+  }
   return spec;
 }
 
@@ -255,6 +261,7 @@ std::vector<Fault> Faults() {
          s.buckets.wire_dtype = DType::kF16;
          s.buckets.error_feedback = true;
        }},
+      {"buckets.windows", [](JobSpec& s) { s.buckets.windows = true; }},
       {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = -1; }},
       {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 6; }},
       {"reproducible.leaves", [](JobSpec& s) { s.reproducible.leaves = 2048; }},

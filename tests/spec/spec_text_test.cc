@@ -199,6 +199,8 @@ std::vector<BadText> BadTexts() {
       {good + "sync: negotiated\n"
               "buckets: {wire_dtype: bf16, error_feedback: true}\n",
        4, "buckets.error_feedback", "negotiated"},
+      {good + "transport: nccl\nbuckets: {windows: true}\n", 4,
+       "buckets.windows", "run_ahead: 1 or 2"},
       {good + "reproducible: {leaves: 6}\n", 3, "reproducible.leaves",
        "power of two"},
       {good + "reproducible: {leaves: many}\n", 3, "reproducible.leaves",

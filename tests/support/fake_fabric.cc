@@ -330,6 +330,7 @@ void Fabric::Leave(Comm* comm, Launch& launch) {
   const int size = static_cast<int>(comm->clique->comms.size());
   for (const Part& part : launch.parts) {
     if (part.out == nullptr) continue;
+    if (launch.begun) WriteToPeers(*comm, part);
     Part reached = part;
     reached.in = scheduler_.memory().Reach(part.in);
     Poison(reached,

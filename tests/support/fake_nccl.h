@@ -76,6 +76,7 @@ struct Part {
   bool in_graph = false;  // runs in a graph's launch
   // The offsets of `in` and `out` in windows that peers access.
   std::array<std::optional<size_t>, 2> window_offsets = {};
+  uint64_t out_window = 0;  // the number of the second one's
   // Peers read `in` at a wrong offset of the window.
   bool read_elsewhere = false;
 
@@ -119,6 +120,7 @@ struct Launch {
 struct Known {
   size_t bytes;
   bool window;
+  uint64_t number = 0;  // of the window: the same on all ranks
 };
 
 struct Comm {
@@ -222,6 +224,8 @@ class Fabric {
   bool Connect(Comm& comm, Launch& launch);
   // What the peers of an aborted operation get.
   bool SendOn(Rendezvous& rendezvous);
+  // An operation that has begun and is aborted writes to its peers' windows.
+  void WriteToPeers(const Comm& comm, const Part& part);
   void WriteGarbage(const Comm& comm, const Part& part,
                     const Rendezvous& rendezvous) const;
   std::pair<std::shared_ptr<Rendezvous>, int> Join(Comm* comm,

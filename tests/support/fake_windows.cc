@@ -1,5 +1,7 @@
 // Windows and registered memory of NCCL, on fake devices.
 
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "tests/support/fake_nccl.h"
@@ -40,6 +42,7 @@ void Fabric::RegisterWindow(Comm* comm, void* memory, size_t bytes) {
   round[comm->rank] = bytes;
   comm->registering = true;
   Register(comm, memory, bytes, /*window=*/true);
+  comm->known[static_cast<const std::byte*>(memory)].number = comm->windows;
 }
 
 void Fabric::Register(Comm* comm, void* memory, size_t bytes, bool window) {
@@ -73,6 +76,32 @@ void Fabric::FindInWindows(const Comm& comm, Part* part) const {
   if (kind == CollectiveKind::kAllReduce ||
       kind == CollectiveKind::kAllGather) {
     part->window_offsets[1] = WindowOffset(comm, part->out);
+    if (part->window_offsets[1]) {
+      const auto* const at = static_cast<const std::byte*>(part->out);
+      part->out_window = std::prev(comm.known.upper_bound(at))->second.number;
+    }
+  }
+}
+
+// NCCL's symmetric kernels wait for their peers when they begin; an abort ends
+// the wait, and the kernel goes on. So a peer need not have begun.
+void Fabric::WriteToPeers(const Comm& comm, const Part& part) {
+  if (!part.window_offsets[1] ||
+      scheduler_.mean().garbage == Meanness::Garbage::kNothing) {
+    return;
+  }
+  const size_t bytes = OutBytes(part, 1);
+  for (const Comm* peer : comm.clique->comms) {
+    if (peer == nullptr || peer == &comm || scheduler_.Draw(2) == 0) continue;
+    for (const auto& [base, known] : peer->known) {
+      if (!known.window || known.number != part.out_window) continue;
+      std::byte* const to =
+          const_cast<std::byte*>(base) + *part.window_offsets[1];
+      const size_t mine = part.kind == CollectiveKind::kAllGather
+                              ? bytes * static_cast<size_t>(comm.rank)
+                              : 0;
+      std::memset(scheduler_.memory().Reach(to + mine), 0xff, bytes);
+    }
   }
 }
 

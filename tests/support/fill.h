@@ -235,8 +235,10 @@ inline void Fill(Source& s, Parameter& v) {
   FillIndex(s, stage);
 }
 inline void Fill(Source& s, BucketPolicy& v) {
-  auto& [first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback] = v;
-  All(s, first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback);
+  auto& [first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback,
+         windows] = v;
+  All(s, first_bytes_max, bytes_max, rebuild, wire_dtype, error_feedback,
+      windows);
 }
 inline void Fill(Source& s, ReproducibleSpec& v) {
   auto& [leaves] = v;

@@ -60,6 +60,10 @@ struct BucketPolicy {
   std::optional<DType> wire_dtype;
   // Adds the rounding error of the cast to the gradient of the next step.
   bool error_feedback = false;
+  // Registers buckets with NCCL, as windows of all ranks where it can, so that
+  // it copies less. Only with JobSpec::run_ahead; takes one bucket set more,
+  // since an operation that is aborted may write to its peers' windows.
+  bool windows = false;
   bool operator==(const BucketPolicy&) const = default;
 };
 

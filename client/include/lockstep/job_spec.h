@@ -98,7 +98,8 @@ struct JobSpec {
   Overlap overlap = Overlap::kAuto;
   // Steps that a worker may enqueue before its host has seen the verdict of the
   // one before them: 0 to kRunAheadMax. Only with transport "nccl", whose
-  // devices decide verdicts. Buckets take run_ahead + 1 times the memory, and
+  // devices decide verdicts. Buckets take run_ahead + 1 times the memory (one
+  // more with buckets.windows), and
   // what a verdict asks of all ranks begins run_ahead steps later
   // (docs/gradients.md).
   int run_ahead = 0;

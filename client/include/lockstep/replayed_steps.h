@@ -94,7 +94,7 @@ struct LOCKSTEP_EXPORT ReplayedVerdict {
 class LOCKSTEP_EXPORT ReplayedSteps {
  public:
   // The steps that have passed and that the host has not read, at most.
-  static constexpr int kInFlightMax = 32;
+  static constexpr int kInFlightMax = 31;
 
   ~ReplayedSteps();
   ReplayedSteps(const ReplayedSteps&) = delete;

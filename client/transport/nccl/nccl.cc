@@ -161,6 +161,9 @@ class NcclTransport final : public Transport {
   TransportFacts facts() const override {
     return {.decides_on_device = true};  // and no sums in pairs
   }
+  // The wait for peers at the begin of a kernel ends with an abort, and the
+  // kernel goes on.
+  bool abort_writes_to_peers() const override { return true; }
   const std::shared_ptr<Launcher>& launcher() const { return launcher_; }
 
   std::unique_ptr<Arena> MakeArena() override {

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <glob.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/transport/nccl/nccl_functions.h"
@@ -193,8 +196,26 @@ std::vector<std::string> NcclCandidates(const Environment& environment) {
   return candidates;
 }
 
+// NCCL registers the buffers of operations that are captured into a graph, and
+// peers may then write to them; of an aborted operation, at any time. It reads
+// this once.
+static absl::Status KeepGraphsPlain() {
+  constexpr char kName[] = "NCCL_GRAPH_REGISTER";
+  const char* const set = std::getenv(kName);
+  if (set == nullptr) {
+    setenv(kName, "0", /*overwrite=*/0);
+    return absl::OkStatus();
+  }
+  if (std::string_view(set) == "0") return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      kName, "=", set,
+      ": an operation in a CUDA graph that is aborted could write to gradients "
+      "of its peers: unset it, or set it to 0"));
+}
+
 absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(
     const std::vector<std::string>& candidates) {
+  if (absl::Status plain = KeepGraphsPlain(); !plain.ok()) return plain;
   std::vector<std::string> tried;
   for (const std::string& candidate : candidates) {
     void* const library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -39,6 +39,9 @@ class BackendJob {
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
     int run_ahead = 0;
+    // As BucketPolicy::windows, and whether there is a spare set for them.
+    bool windows = false;
+    bool has_spare_set = true;
     // A rank's loss scale on its device.
     std::function<std::optional<DeviceLossScale>(int rank)> loss_scale = {};
     Decorate decorate = {};
@@ -187,6 +190,7 @@ class BackendJob {
     EngineOptions engine{
         .epoch = {1},
         .run_ahead = options.run_ahead,
+        .spare_sets = options.windows && options.has_spare_set ? 1 : 0,
         .uneven = options.uneven,
         .plan = plan_,
         .rank = rank,
@@ -207,6 +211,9 @@ class BackendJob {
         .sharded = options.sync == SyncMode::kReduceScatter,
         .explain = [](const absl::Status& error) { return error; },
     };
+    if (!options.windows && transport.abort_writes_to_peers()) {
+      engine.register_buffer = nullptr;
+    }
     std::unique_ptr<transport::DeviceContext> compute =
         *transport.MakeDeviceContext();
     if (options.decorate) compute = options.decorate(rank, std::move(compute));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "client/transport/nccl/cuda_arena.h"
 #include "client/transport/nccl/cuda_stream.h"
 #include "gtest/gtest.h"
 #include "kernels/step_gate.h"
@@ -41,6 +42,10 @@ struct GateMistake {
   bool launches_anyway = false;
   // The program uses the views of the first step in all steps.
   bool keeps_its_views = false;
+  // Buckets are in windows, to which an aborted peer may write; and it is
+  // forgotten that they need a spare set.
+  bool windows = false;
+  bool forgets_the_spare_set = false;
   std::vector<int> run_ahead = {0, 1, 2};  // where it is one
 };
 
@@ -132,15 +137,21 @@ class EndingJob {
   BackendJob::Options OptionsFor(ComputeFault fault, int run_ahead) {
     return {
         .parameters = {{.name = "w",
-                        .shape = {3},
+                        .shape = {elements()},
                         .op = is_mean() ? ReduceOp::kMean : ReduceOp::kSum}},
         .run_ahead = run_ahead,
+        .windows = mistake_.windows,
+        .has_spare_set = !mistake_.forgets_the_spare_set,
         .decorate = [fault](int,
                             std::unique_ptr<transport::DeviceContext> inner) {
           return Spoil(fault, std::move(inner));
         }};
   }
 
+  // Small buckets have no windows.
+  int64_t elements() const {
+    return mistake_.windows ? transport::nccl::kNcclMemoryBytesMin / 4 : 3;
+  }
   bool in_views() const { return seed_ % 2 == 0; }
   bool is_mean() const { return seed_ / 2 % 2 == 0; }
   bool waits_for_verdicts() const { return in_views() && run_ahead_ == 0; }
@@ -169,7 +180,8 @@ class EndingJob {
              std::latch& near_the_end) {
     Engine& engine = job_.engine(rank);
     const auto stream = job_.MakeStream(rank);
-    const ArenaBuffer buffer = job_.Buffer(rank, {0, 0, 0});
+    const ArenaBuffer buffer =
+        job_.Buffer(rank, std::vector<float>(elements()));
     const ArenaBuffer weights = job_.Buffer(rank, {0, 0, 0});
     float* const sums = job_.Floats(weights.data());
     std::byte* first_view = nullptr;
@@ -192,7 +204,9 @@ class EndingJob {
           mistake_.keeps_its_views ? first_view : view->data();
       const float* const reduced = job_.Floats(at);
       float* const values = job_.Floats(in_views() ? at : buffer.data());
-      job_.Enqueue(*stream, [values, value] { std::fill_n(values, 3, value); });
+      job_.Enqueue(*stream, [values, value, n = elements()] {
+        std::fill_n(values, n, value);
+      });
       absl::Status done =
           engine.Submit(0, in_views() ? nullptr : buffer.data(),
                         in_views() ? 0 : buffer.bytes(), stream.get());
@@ -252,7 +266,7 @@ class EndingJob {
     if (!passed.ok()) return Post(std::string(passed.status().message()));
     for (const float gradient : job_.Get(behind, 0)) {
       if (gradient != static_cast<float>(3 * (steps[behind] + 1))) {
-        Post("the gradients of the rank behind are damaged");
+        return Post("the gradients of the rank behind are damaged");
       }
     }
   }
@@ -281,6 +295,14 @@ TEST_P(GateDrillTest, FindsNothingInTheEngine) {
     behind += job.was_behind() ? 1 : 0;
   }
   std::cout << "a rank was a step behind " << behind << " times\n";
+}
+
+TEST_P(GateDrillTest, FindsNothingWithWindows) {
+  const uint64_t seeds = kUnderThreadSanitizer ? 5 : 60;
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    ASSERT_EQ(EndingJob({.windows = true}, GetParam(), seed).Run(), "")
+        << "seed " << seed;
+  }
 }
 
 class GateMistakeTest : public testing::TestWithParam<GateMistake> {};
@@ -315,6 +337,10 @@ INSTANTIATE_TEST_SUITE_P(
         GateMistake{.name = "a program writes gradients of a step that failed",
                     .launches_anyway = true,
                     .run_ahead = {0}},
+        GateMistake{.name = "an aborted peer writes to windows",
+                    .windows = true,
+                    .forgets_the_spare_set = true,
+                    .run_ahead = {0}},  // else it takes long
         GateMistake{.name = "a program keeps the views of one step",
                     .keeps_its_views = true,
                     .run_ahead = {1, 2}}),

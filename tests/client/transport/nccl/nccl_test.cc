@@ -546,5 +546,21 @@ TEST(NcclCandidatesTest, AreTheChosenOneOrAllPlacesInOrder) {
   std::filesystem::remove_all(root);
 }
 
+TEST(NcclCandidatesTest, NcclRegistersNothingThatIsCaptured) {
+  constexpr char kName[] = "NCCL_GRAPH_REGISTER";
+  unsetenv(kName);
+  EXPECT_THAT(
+      std::string(
+          transport::nccl::LoadNccl({"not-there.so"}).status().message()),
+      HasSubstr("no NCCL is found"));
+  EXPECT_STREQ(getenv(kName), "0");
+  setenv(kName, "1", /*overwrite=*/1);
+  const absl::Status refused =
+      transport::nccl::LoadNccl({"not-there.so"}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("unset it"));
+  unsetenv(kName);
+}
+
 }  // namespace
 }  // namespace lockstep
