@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "kernels/gate_tiles.h"
+
 namespace lockstep::kernels {
 
 namespace {
@@ -69,25 +71,8 @@ void GateStep(const GateContext& context, const StepRecord* own,
   StepEntry& entry = *EntryOf(context, control.sequence);
   const uint64_t id = StepRecordId(context, control);
   const auto world = static_cast<uint64_t>(context.world);
-  StepEntry made{
-      .step = control.step, .invalid_rank = world, .differing_rank = world};
-  for (uint64_t rank = 0; rank < world; ++rank) {
-    const StepRecord& record = records[rank];
-    const int r = static_cast<int>(rank);
-    if (!IsValid(record, r, id) && made.invalid_rank == world) {
-      made.invalid_rank = rank;
-    }
-    if (!SameTerms(record, records[0]) && made.differing_rank == world) {
-      made.differing_rank = rank;
-    }
-    made.norm_squared += record.norm_squared;
-    made.samples += record.samples;
-    made.non_finite += record.non_finite;
-    made.with_more_data += (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
-    made.records_hash += HashWords(WordsOf(record), kRecordWords, rank);
-    std::memcpy(const_cast<StepRecord*>(entry.records()) + rank, &record,
-                sizeof record);
-  }
+  StepEntry made{.step = control.step};
+  SetCounts(CountRecords(context, records), &made);
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   made.outcome = OutcomeOf(made, control, world);
   made.checksum = ChecksumOf(made, control.sequence);

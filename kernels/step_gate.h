@@ -46,6 +46,9 @@
 // step are before its record in stream order, those of the next one behind the
 // gate.
 //
+// With more than kGateTile ranks a third kernel is before GateStep:
+// VerifyTiles, with a block for each tile of ranks (gate_tiles.h).
+//
 // Work:    one block of threads; the device versions wait for nothing.
 // Bytes:   128 per rank read, 128 per rank written to pinned host memory.
 // Memory:  `stop`, inputs and journal in pinned host memory; control, norm,
@@ -150,7 +153,9 @@ inline size_t StepEntryBytes(int world) {
   return sizeof(StepEntry) + static_cast<size_t>(world) * sizeof(StepRecord);
 }
 
-// What both kernels need of an epoch's revision; captured with a graph.
+struct TileSummary;  // gate_tiles.h
+
+// What the kernels need of an epoch's revision; captured with a graph.
 struct GateContext {
   uint64_t epoch = 0;
   uint64_t revision = 0;
@@ -173,6 +178,8 @@ struct GateContext {
   // On the device, for inputs with kScalesLoss; null: there is none.
   LossScale* loss_scale = nullptr;
   LossScaleRule loss_scale_rule;
+  // [TilesOf(world)] on the device; null: no gate HasTiles (gate_tiles.h).
+  TileSummary* tiles = nullptr;
 };
 
 // --- Arithmetic that host and device share -----------------------------------
@@ -342,7 +349,8 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
 
 // Decides by `records`, one of each rank in rank order, as gathered; writes the
 // journal's entry, then `scalars`, and advances control and the loss scale.
-// `own`: this rank's as it was written, in other memory.
+// `own`: this rank's as it was written, in other memory. If HasTiles,
+// VerifyTiles has the same records before it.
 void GateStep(const GateContext& context, const StepRecord* own,
               const StepRecord* records, VerdictScalars* scalars);
 

@@ -10,6 +10,7 @@
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
+#include "kernels/gate_tiles.h"
 #include "kernels/local_step.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
@@ -186,6 +187,12 @@ class FakeKernels final : public KernelApi {
       kernels::WriteStepRecord(At(context), At(norm), At(record));
     });
   }
+  CudaResult VerifyTiles(const kernels::GateContext& context,
+                         const kernels::StepRecord* records,
+                         CudaStreamHandle stream) override {
+    return Launch(
+        stream, [=, this] { kernels::VerifyTiles(At(context), At(records)); });
+  }
   CudaResult GateStep(const kernels::GateContext& context,
                       const kernels::StepRecord* own,
                       const kernels::StepRecord* records,
@@ -233,6 +240,7 @@ class FakeKernels final : public KernelApi {
     context.inputs = At(context.inputs);
     context.journal = At(context.journal);
     context.loss_scale = At(context.loss_scale);
+    context.tiles = At(context.tiles);
     return context;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {

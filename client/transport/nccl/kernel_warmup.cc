@@ -235,8 +235,10 @@ class WarmUpRun {
         .control = control,
         .stop = reinterpret_cast<const volatile uint32_t*>(scratch()),
         .inputs = records + 1,
-        .journal = control + 8};
+        .journal = control + 8,
+        .tiles = reinterpret_cast<kernels::TileSummary*>(records + 2)};
     Did(kernels_.WriteStepRecord(context, total(), records, stream_));
+    Did(kernels_.VerifyTiles(context, records, stream_));
     Did(kernels_.GateStep(context, records, records, verdict(), stream_));
   }
 
