@@ -8,6 +8,9 @@
 //   in a graph   the same, one graph launch for each step, back to back
 //   host sees    from the launch until the host has the journal's entry
 //
+// Up to 256 ranks are one tile, decided by one kernel; more are verified in
+// tiles by a kernel before it. 512 ranks are the fewest whole tiles.
+//
 // Medians of rounds; exit code 77 without a GPU.
 
 #include <cuda_runtime.h>
@@ -47,7 +50,8 @@ class Rank {
       : control_(sizeof(StepControl)),
         norm_(sizeof(FiniteCheck)),
         records_(world * sizeof(StepRecord)),
-        scalars_(sizeof(VerdictScalars)) {
+        scalars_(sizeof(VerdictScalars)),
+        tiles_(TilesOf(world) * sizeof(TileSummary)) {
     const size_t inputs = kDepth * sizeof(StepRecord);
     const size_t bytes = inputs + kDepth * StepEntryBytes(world) + 64;
     gpu::Require(cudaHostAlloc(&pinned_, bytes, cudaHostAllocMapped),
@@ -63,7 +67,8 @@ class Rank {
                 .control = reinterpret_cast<StepControl*>(control_.data()),
                 .stop = reinterpret_cast<uint32_t*>(at),
                 .inputs = reinterpret_cast<StepRecord*>(at + 64),
-                .journal = at + 64 + inputs};
+                .journal = at + 64 + inputs,
+                .tiles = reinterpret_cast<TileSummary*>(tiles_.data())};
     gpu::Require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                  "cudaStreamCreate");
     Capture();
@@ -118,6 +123,10 @@ class Rank {
                      context_, reinterpret_cast<FiniteCheck*>(norm_.data()),
                      records, stream_),
                  "WriteStepRecord");
+    if (HasTiles(context_.world)) {
+      gpu::Require(device::VerifyTiles(context_, records, stream_),
+                   "VerifyTiles");
+    }
     gpu::Require(
         device::GateStep(context_, records, records,
                          reinterpret_cast<VerdictScalars*>(scalars_.data()),
@@ -146,7 +155,7 @@ class Rank {
     cudaGraphDestroy(graph);
   }
 
-  gpu::Memory control_, norm_, records_, scalars_;
+  gpu::Memory control_, norm_, records_, scalars_, tiles_;
   void* pinned_ = nullptr;
   GateContext context_;
   cudaStream_t stream_ = nullptr;
@@ -160,7 +169,7 @@ int Main() {
   }
   std::printf("%7s %14s %16s %14s\n", "ranks", "enqueued us", "in a graph us",
               "host sees us");
-  for (const int world : {1, 8, 64, 256, 1024, 4096}) {
+  for (const int world : {1, 8, 64, 256, 512, 1024, 4096}) {
     Rank rank(world);
     rank.DeviceTime([&] { rank.Enqueue(); });  // warm
     const double enqueued = rank.DeviceTime([&] { rank.Enqueue(); });

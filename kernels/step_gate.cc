@@ -6,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "kernels/gate_tiles.h"
+
 namespace lockstep::kernels {
 
 namespace {
@@ -161,37 +163,17 @@ void GateStep(const GateContext& context, const StepRecord* own,
   const uint64_t id = StepRecordId(context, control);
   const auto world = static_cast<uint64_t>(context.world);
   StepEntry made{.step = control.step,
-                 .invalid_rank = world,
-                 .differing_rank = world,
                  .gate = control.sequence,
                  .is_replay = context.replays != nullptr ? 1u : 0u,
                  .replay = control.replays};
-  for (uint64_t rank = 0; rank < world; ++rank) {
-    const StepRecord& record = records[rank];
-    const int r = static_cast<int>(rank);
-    if (!IsValid(record, r, id) && made.invalid_rank == world) {
-      made.invalid_rank = rank;
-    }
-    if (!SameTerms(record, records[0]) && made.differing_rank == world) {
-      made.differing_rank = rank;
-    }
-    made.norm_squared += record.norm_squared;
-    made.samples += record.samples;
-    made.non_finite += record.non_finite;
-    made.with_more_data += (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
-    made.records_hash += HashWords(WordsOf(record), kRecordWords, rank);
-    made.commands &= CommandsOf(record, records[0]);
-    made.said |= record.flags;
-    made.acted = std::min(made.acted, record.acted);
-  }
-  made.records_hash += HashWords(WordsOf(*own), kRecordWords, world);
+  SetCounts(CountRecords(context, records), &made);
+  made.records_hash += HashWords(WordsOf(*own), kRecordWords,
+                                 static_cast<uint64_t>(context.world));
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   made.outcome = OutcomeOf(context, made, control, records[0]);
   made.checksum = ChecksumOf(made, control.entries);
   const bool writes_entry = WritesEntry(context, made, control);
   if (writes_entry) {
-    std::memcpy(const_cast<StepRecord*>(entry.records()), records,
-                world * sizeof *records);
     std::memcpy(const_cast<StepRecord*>(entry.records()) + world, own,
                 sizeof *own);
     std::memcpy(static_cast<void*>(&entry), &made,

@@ -46,6 +46,9 @@
 // step are before its record in stream order, those of the next one behind the
 // gate.
 //
+// With more than kGateTile ranks a third kernel is before GateStep:
+// VerifyTiles, with a block for each tile of ranks (gate_tiles.h).
+//
 // A *replay* is a launch of a graph that the program captured and launches
 // itself (lockstep/replayed_steps.h). No host seals an input for it, or waits
 // for the one before. So what its record says is fixed with the graph
@@ -198,7 +201,9 @@ struct ReplayBoard {
   uint64_t gates = 0;    // those that are decided
 };
 
-// What both kernels need of an epoch's revision; captured with a graph.
+struct TileSummary;  // gate_tiles.h
+
+// What the kernels need of an epoch's revision; captured with a graph.
 struct GateContext {
   uint64_t epoch = 0;
   uint64_t revision = 0;
@@ -221,6 +226,8 @@ struct GateContext {
   // On the device, for inputs with kScalesLoss; null: there is none.
   LossScale* loss_scale = nullptr;
   LossScaleRule loss_scale_rule;
+  // [TilesOf(world)] on the device; null: no gate HasTiles (gate_tiles.h).
+  TileSummary* tiles = nullptr;
 
   // --- A replay: a launch of a graph by the program ---
 
@@ -396,12 +403,17 @@ LOCKSTEP_HD StepOutcome OutcomeOf(const GateContext& context,
 }
 
 // Only the first gate that fails writes an entry: replays may follow each other
-// without the host, and would overwrite what it has not read. For the same
-// reason a void replay writes none.
+// without the host, and would overwrite what it has not read.
+LOCKSTEP_HD bool MayWriteEntry(const StepControl& control) {
+  return control.failed == 0;
+}
+
+// A void replay writes none, for the same reason; only copies of its records,
+// to the place of the next entry, which is free.
 LOCKSTEP_HD bool WritesEntry(const GateContext& context, const StepEntry& entry,
                              const StepControl& control) {
   const bool is_void = entry.outcome == StepOutcome::kVoid;
-  return control.failed == 0 && !(context.replays != nullptr && is_void);
+  return MayWriteEntry(control) && !(context.replays != nullptr && is_void);
 }
 
 // Behind a gate, whose entry and scalars are visible.
@@ -513,7 +525,8 @@ void WriteStepRecord(const GateContext& context, FiniteCheck* norm,
 
 // Decides by `records`, one of each rank in rank order, as gathered; writes the
 // journal's entry, then `scalars`, and advances control and the loss scale.
-// `own`: this rank's as it was written, in other memory.
+// `own`: this rank's as it was written, in other memory. If HasTiles,
+// VerifyTiles has the same records before it.
 void GateStep(const GateContext& context, const StepRecord* own,
               const StepRecord* records, VerdictScalars* scalars);
 

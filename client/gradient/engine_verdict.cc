@@ -97,6 +97,13 @@ absl::StatusOr<Verdict> Engine::Decided(
         verdict.step_id.step, verdict.step_id.epoch.value,
         verdict.step_id.revision.value, decision->invalid_rank)));
   }
+  if (decision && decision->tile_is_damaged) {
+    *communicator = -1;
+    return absl::AbortedError(absl::StrFormat(
+        "step %d: this rank's device has lost what it had verified of the "
+        "records from rank %d on; check the GPU's memory",
+        verdict.step_id.step, decision->invalid_rank));
+  }
   if (decision && decision->invalid_rank >= 0) {
     return absl::AbortedError(
         absl::StrFormat("rank %d has ended the epoch in step %d",

@@ -88,7 +88,11 @@ absl::StatusOr<std::unique_ptr<StepGate>> StepGate::Create(
     absl::FunctionRef<absl::StatusOr<ArenaBuffer>(size_t)> allocate) {
   std::unique_ptr<StepGate> gate(new StepGate(options));
   const size_t others = static_cast<size_t>(options.world - 1);
-  auto memory = allocate(sizeof(DeviceMemory) + others * sizeof(StepRecord));
+  size_t bytes = sizeof(DeviceMemory) + others * sizeof(StepRecord);
+  if (kernels::HasTiles(options.world)) {
+    bytes += kernels::TilesOf(options.world) * sizeof(kernels::TileSummary);
+  }
+  auto memory = allocate(bytes);
   if (!memory.ok()) return memory.status();
   gate->memory_ = *std::move(memory);
   auto staging = compute.AllocateStaging(kDepth * sizeof(StepRecord));
@@ -155,6 +159,7 @@ kernels::GateContext StepGate::ContextOf(Revision revision) const {
     context.loss_scale = &device().loss_scale;
     context.loss_scale_rule = options_.loss_scale->rule;
   }
+  if (kernels::HasTiles(options_.world)) context.tiles = tiles();
   return context;
 }
 
@@ -268,6 +273,7 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
     decision.out_of_step =
         record.checksum == kernels::ChecksumOf(record, rank) &&
         record.id != id && !WasBefore(launch, rank, record);
+    decision.tile_is_damaged = kernels::IsValid(record, rank, id);
     return decision;
   }
   if (!decision.is_void) {
@@ -276,11 +282,13 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
   if (options_.loss_scale) {
     decision.loss_scale = kernels::LossScaleOf(entry->records()[0]);
   }
-  // In rank order, as the gate adds them.
-  for (int rank = 0; rank < options_.world; ++rank) {
-    AddTo(&decision.summaries,
-          Encode(step_id, SummaryOf(entry->records()[rank])));
-  }
+  // As the gate adds them.
+  decision.summaries = kernels::SumInTiles<SummaryVectors>(
+      options_.world,
+      [&](int rank) {
+        return Encode(step_id, SummaryOf(entry->records()[rank]));
+      },
+      AddTo);
   return decision;
 }
 

@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "client/gradient/step_summary.h"
 #include "client/transport/device_context.h"
+#include "kernels/gate_tiles.h"
 #include "kernels/step_gate.h"
 #include "lockstep/arena.h"
 #include "protocol/ids.h"
@@ -110,6 +111,9 @@ class StepGate {
     // It is a record, but not of this launch, nor of the one before, which may
     // have been in the buffer: the rank is in another step.
     bool out_of_step = false;
+    // The record of invalid_rank is valid, but this device's memory changed
+    // behind it: the summary of its tile is not (kernels/gate_tiles.h).
+    bool tile_is_damaged = false;
     // The summaries of all ranks, if all were valid.
     SummaryVectors summaries{};
     // Likewise: the loss scale that all ranks have used.
@@ -172,6 +176,7 @@ class StepGate {
     VerdictScalars keeps;
     alignas(256) kernels::StepRecord own;
     alignas(256) kernels::StepRecord records[1];  // of each rank
+    // Behind them, if there are several tiles: TileSummary of each.
   };
 
   explicit StepGate(const Options& options) : options_(options) {}
@@ -180,6 +185,10 @@ class StepGate {
   }
   kernels::ReplayBoard& board() const {
     return *reinterpret_cast<kernels::ReplayBoard*>(board_.data());
+  }
+  kernels::TileSummary* tiles() const {
+    return reinterpret_cast<kernels::TileSummary*>(device().records +
+                                                   options_.world);
   }
   bool WasBefore(uint64_t launch, int rank,
                  const kernels::StepRecord& record) const;

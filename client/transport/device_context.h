@@ -93,9 +93,10 @@ class DeviceContext {
                                std::span<const kernels::ElementRange> checked,
                                void* scratch, kernels::FiniteCheck* total) = 0;
 
-    // The bits of kernels/step_gate.h. In the transport's memory: control,
-    // `norm`, records and scalars; in staging: inputs, journal and board;
-    // `stop` is of a StopWord.
+    // The bits of kernels/step_gate.h; GateStep verifies the tiles of records
+    // before, if there are several. In the transport's memory: control, `norm`,
+    // records, summaries of tiles and scalars; in staging: inputs, journal and
+    // board; `stop` is of a StopWord.
     virtual void BeginReplay(const kernels::GateContext& context) = 0;
     virtual void WriteStepRecord(const kernels::GateContext& context,
                                  kernels::FiniteCheck* norm,

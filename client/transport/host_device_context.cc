@@ -8,6 +8,7 @@
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
+#include "kernels/gate_tiles.h"
 #include "kernels/pack.h"
 #include "kernels/reduce_pairs.h"
 #include "kernels/scale_and_check.h"
@@ -91,6 +92,9 @@ class HostKernelQueue final : public DeviceContext::KernelQueue {
                 const kernels::StepRecord* own,
                 const kernels::StepRecord* records,
                 VerdictScalars* scalars) override {
+    if (kernels::HasTiles(context.world)) {
+      kernels::VerifyTiles(context, records);
+    }
     kernels::GateStep(context, own, records, scalars);
   }
   void CommitCopy(const VerdictScalars* verdict, const void* from, void* to,

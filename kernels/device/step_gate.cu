@@ -94,49 +94,119 @@ __global__ void __launch_bounds__(kWarp)
 constexpr unsigned kAll = 0xffffffff;  // mask: all threads of a warp
 constexpr unsigned kWarps = kThreads / kWarp;
 
-// What does not depend on an order, of some of the records.
-struct RecordCounts {
-  uint64_t invalid_rank, differing_rank;
-  uint64_t non_finite = 0, with_more_data = 0, records_hash = 0;
-  uint64_t commands = ~0ull, said = 0, acted = ~0ull;
+static_assert(kGateTile == kThreads);
+constexpr int kTurn = kWarp;  // summaries that are read at the same time
 
-  __device__ explicit RecordCounts(uint64_t world)
-      : invalid_rank(world), differing_rank(world) {}
-  __device__ void Add(const RecordCounts& other) {
-    invalid_rank = min(invalid_rank, other.invalid_rank);
-    differing_rank = min(differing_rank, other.differing_rank);
-    non_finite += other.non_finite;
-    with_more_data += other.with_more_data;
-    records_hash += other.records_hash;
-    commands &= other.commands;
-    said |= other.said;
-    acted = min(acted, other.acted);
-  }
-  __device__ RecordCounts Below(unsigned lanes) const {
-    RecordCounts other(0);
-    other.invalid_rank = __shfl_down_sync(kAll, invalid_rank, lanes);
-    other.differing_rank = __shfl_down_sync(kAll, differing_rank, lanes);
-    other.non_finite = __shfl_down_sync(kAll, non_finite, lanes);
-    other.with_more_data = __shfl_down_sync(kAll, with_more_data, lanes);
-    other.records_hash = __shfl_down_sync(kAll, records_hash, lanes);
-    other.commands = __shfl_down_sync(kAll, commands, lanes);
-    other.said = __shfl_down_sync(kAll, said, lanes);
-    other.acted = __shfl_down_sync(kAll, acted, lanes);
-    return other;
-  }
-};
-
-// The floats of a turn, for the two threads that add them in rank order.
-struct Floats {
+// A block's shared memory.
+struct TileMemory {
+  // The floats of a tile, for the two threads that add them in rank order.
   double norm_squared[kThreads];
   double samples[kThreads];
+  double samples_sum;
+  RecordCounts of_warps[kWarps];
 };
+struct SummaryMemory {
+  TileSummary summaries[kTurn];
+  bool valid[kTurn];
+};
+
+__device__ RecordCounts IntegersBelow(const RecordCounts& counts,
+                                      unsigned lanes) {
+  RecordCounts other = CountsOfNone(0);
+  other.invalid_rank = __shfl_down_sync(kAll, counts.invalid_rank, lanes);
+  other.differing_rank = __shfl_down_sync(kAll, counts.differing_rank, lanes);
+  other.non_finite = __shfl_down_sync(kAll, counts.non_finite, lanes);
+  other.with_more_data = __shfl_down_sync(kAll, counts.with_more_data, lanes);
+  other.records_hash = __shfl_down_sync(kAll, counts.records_hash, lanes);
+  other.commands = __shfl_down_sync(kAll, counts.commands, lanes);
+  other.said = __shfl_down_sync(kAll, counts.said, lanes);
+  other.acted = __shfl_down_sync(kAll, counts.acted, lanes);
+  return other;
+}
 
 __device__ void CopyRecord(const StepRecord& from, StepRecord* to) {
   const auto* const f = reinterpret_cast<const ulonglong2*>(&from);
   auto* const t = reinterpret_cast<ulonglong2*>(to);
   LOCKSTEP_UNROLL
   for (unsigned i = 0; i < kVectors; ++i) t[i] = f[i];
+}
+
+// Verifies a tile's records, and copies them to the journal. All threads of the
+// block call it, and the first has the result.
+__device__ RecordCounts CountTile(const GateContext& context, uint64_t id,
+                                  const StepRecord* records,
+                                  const StepRecord& first,
+                                  const StepEntry* entry, int tile,
+                                  TileMemory& memory) {
+  const GateTile ranks = TileAt(tile, context.world);
+  const int rank = ranks.begin + static_cast<int>(threadIdx.x);
+  RecordCounts counts = CountsOfNone(context.world);
+  if (rank < ranks.end) {
+    const StepRecord record = records[rank];
+    if (MayWriteEntry(*context.control)) {
+      CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
+    }
+    counts = CountsOf(record, first, rank, id, context.world);
+    memory.norm_squared[threadIdx.x] = record.norm_squared;
+    memory.samples[threadIdx.x] = record.samples;
+  }
+  __syncthreads();
+  double added = 0;  // thread 0: norms; the first of the second warp: samples
+  if (threadIdx.x == 0 || threadIdx.x == kWarp) {
+    const double* const values =
+        threadIdx.x == 0 ? memory.norm_squared : memory.samples;
+    const int count = ranks.end - ranks.begin;
+#pragma unroll 8
+    for (int i = 0; i < count; ++i) added += values[i];
+  }
+  if (threadIdx.x == kWarp) memory.samples_sum = added;
+  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    AddIntegersTo(&counts, IntegersBelow(counts, lanes));
+  }
+  if (threadIdx.x % kWarp == 0) memory.of_warps[threadIdx.x / kWarp] = counts;
+  // The records are visible to the host before any scalar is.
+  __threadfence_system();
+  __syncthreads();
+  if (threadIdx.x != 0) return counts;
+  for (unsigned warp = 1; warp < kWarps; ++warp) {
+    AddIntegersTo(&counts, memory.of_warps[warp]);
+  }
+  counts.norm_squared = added;
+  counts.samples = memory.samples_sum;
+  return counts;
+}
+
+// Verifies the tiles' summaries, and counts the tiles again whose summary is
+// not valid. As CountTile.
+__device__ RecordCounts AddTiles(const GateContext& context, uint64_t id,
+                                 const StepRecord* records,
+                                 const StepRecord& first,
+                                 const StepEntry* entry, TileMemory& memory,
+                                 SummaryMemory& turn) {
+  RecordCounts all = CountsOfNone(context.world);
+  if (!IsValid(first, 0, id)) all.invalid_rank = 0;
+  const int tiles = TilesOf(context.world);
+  for (int begin = 0; begin < tiles; begin += kTurn) {
+    const int own = begin + static_cast<int>(threadIdx.x);
+    if (threadIdx.x < kTurn && own < tiles) {
+      const TileSummary summary = context.tiles[own];
+      turn.summaries[threadIdx.x] = summary;
+      turn.valid[threadIdx.x] = IsValid(summary, own, id);
+    }
+    __syncthreads();
+    for (int i = 0; i < kTurn && begin + i < tiles; ++i) {
+      RecordCounts counts = turn.summaries[i].counts;
+      if (!turn.valid[i]) {  // alike in all threads
+        const int tile = begin + i;
+        counts = CountTile(context, id, records, first, entry, tile, memory);
+        counts.invalid_rank =
+            static_cast<uint64_t>(TileAt(tile, context.world).begin);
+      }
+      AddTo(&all, counts);
+    }
+    __syncthreads();
+  }
+  return all;
 }
 
 // The decision of one thread. The journal's entry is complete before the
@@ -174,71 +244,36 @@ __device__ void Conclude(const GateContext& context, const StepRecord& own,
 }
 
 __global__ void __launch_bounds__(kThreads)
-    Gate(const GateContext context, const StepRecord* own,
-         const StepRecord* records, VerdictScalars* scalars) {
-  __shared__ Floats floats;
-  __shared__ double samples;
-  __shared__ alignas(
-      8) unsigned char warp_counts[kWarps * sizeof(RecordCounts)];
-  const auto world = static_cast<unsigned>(context.world);
+    Tiles(const GateContext context, const StepRecord* records) {
+  __shared__ TileMemory memory;
   const StepControl control = *context.control;
-  StepEntry* const entry = EntryOf(context, control.entries);
   const uint64_t id = StepRecordId(context, control);
   const StepRecord first = records[0];
-  RecordCounts counts(world);
-  double added = 0;  // thread 0: norms; the first of the second warp: samples
-  for (unsigned begin = 0; begin < world; begin += kThreads) {
-    const unsigned rank = begin + threadIdx.x;
-    if (rank < world) {
-      const StepRecord record = records[rank];
-      CopyRecord(record, const_cast<StepRecord*>(entry->records()) + rank);
-      RecordCounts one(world);
-      if (!IsValid(record, static_cast<int>(rank), id)) one.invalid_rank = rank;
-      if (!SameTerms(record, first)) one.differing_rank = rank;
-      one.non_finite = record.non_finite;
-      one.with_more_data = (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
-      one.records_hash = HashWords(WordsOf(record), kRecordWords, rank);
-      one.commands = CommandsOf(record, first);
-      one.said = record.flags;
-      one.acted = record.acted;
-      counts.Add(one);
-      floats.norm_squared[threadIdx.x] = record.norm_squared;
-      floats.samples[threadIdx.x] = record.samples;
-    }
-    __syncthreads();
-    if (threadIdx.x == 0 || threadIdx.x == kWarp) {
-      const double* const values =
-          threadIdx.x == 0 ? floats.norm_squared : floats.samples;
-      const unsigned count = min(kThreads, world - begin);
-#pragma unroll 8
-      for (unsigned i = 0; i < count; ++i) added += values[i];
-    }
-    __syncthreads();
-  }
-  if (threadIdx.x == kWarp) samples = added;
-  for (unsigned lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    counts.Add(counts.Below(lanes));
-  }
-  auto* const of_warps = reinterpret_cast<RecordCounts*>(warp_counts);
-  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = counts;
-  // The records are visible to the host before any scalar is.
-  __threadfence_system();
-  __syncthreads();
+  const auto tile = static_cast<int>(blockIdx.x);
+  const RecordCounts counts =
+      CountTile(context, id, records, first, EntryOf(context, control.entries),
+                tile, memory);
+  if (threadIdx.x == 0) context.tiles[tile] = SummaryOf(counts, tile, id);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    Gate(const GateContext context, const StepRecord* own,
+         const StepRecord* records, VerdictScalars* scalars) {
+  __shared__ TileMemory memory;
+  __shared__ SummaryMemory turn;
+  const StepControl control = *context.control;
+  const StepEntry* const entry = EntryOf(context, control.entries);
+  const uint64_t id = StepRecordId(context, control);
+  const StepRecord first = records[0];
+  const RecordCounts counts =
+      HasTiles(context.world)
+          ? AddTiles(context, id, records, first, entry, memory, turn)
+          : CountTile(context, id, records, first, entry, 0, memory);
   if (threadIdx.x != 0) return;
-  for (unsigned warp = 1; warp < kWarps; ++warp) counts.Add(of_warps[warp]);
   StepEntry made;
+  SetCounts(counts, &made);
   const StepRecord written = *own;
   made.contributed = IsValid(written, context.rank, id) ? 1 : 0;
-  made.invalid_rank = counts.invalid_rank;
-  made.differing_rank = counts.differing_rank;
-  made.norm_squared = added;
-  made.samples = samples;
-  made.non_finite = counts.non_finite;
-  made.with_more_data = counts.with_more_data;
-  made.records_hash = counts.records_hash;
-  made.commands = counts.commands;
-  made.said = counts.said;
-  made.acted = counts.acted;
   Conclude(context, written, first, made, scalars);
 }
 
@@ -251,6 +286,12 @@ Launched BeginReplay(const GateContext& context, Stream stream) {
 Launched WriteStepRecord(const GateContext& context, FiniteCheck* norm,
                          StepRecord* record, Stream stream) {
   return LaunchKernel(Write, 1, kWarp, stream, context, norm, record);
+}
+
+Launched VerifyTiles(const GateContext& context, const StepRecord* records,
+                     Stream stream) {
+  const auto tiles = static_cast<unsigned>(TilesOf(context.world));
+  return LaunchKernel(Tiles, tiles, kThreads, stream, context, records);
 }
 
 Launched GateStep(const GateContext& context, const StepRecord* own,

@@ -1,12 +1,13 @@
 // The device's step gate leaves the memory that its twin leaves: control, loss
-// scale, journal, scalars and records, bit for bit, for whole and damaged
-// records.
+// scale, journal, scalars, records and summaries of tiles, bit for bit, for
+// whole and damaged records and summaries.
 
 #include "kernels/device/step_gate.h"
 
 #include <cuda_runtime.h>
 
 #include <cstring>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -51,6 +52,7 @@ class StepGatePair {
         norm_(std::vector{FiniteCheck{}}),
         record_(std::vector{StepRecord{}}),
         scalars_(std::vector{VerdictScalars{}}),
+        tiles_(std::vector<TileSummary>(TilesOf(shape.world))),
         loss_scale_(std::vector{LossScale{}}) {
     twin_.scales_loss = scales_loss;
   }
@@ -64,6 +66,7 @@ class StepGatePair {
     context.inputs = inputs_.as<StepRecord>();
     context.journal = journal_.as<void>();
     if (twin_.scales_loss) context.loss_scale = loss_scale_.data();
+    if (HasTiles(shape_.world)) context.tiles = tiles_.data();
     return context;
   }
 
@@ -95,10 +98,12 @@ class StepGatePair {
   }
 
   // Both decide by the records; memory must be equal. Returns whether they
-  // commit.
-  bool Gate(const std::vector<StepRecord>& records) {
+  // commit. `damage` changes the summaries of tiles before.
+  bool Gate(const std::vector<StepRecord>& records,
+            const std::function<void(std::vector<TileSummary>*)>& damage = {}) {
     const gpu::Row<StepRecord> gathered(records);
     const int own = shape_.rank;
+    if (HasTiles(shape_.world)) VerifyTilesOf(records, gathered.data(), damage);
     GateStep(host(), &records[own], records.data(), &twin_.scalars);
     gpu::Require(device::GateStep(device(), gathered.data() + own,
                                   gathered.data(), scalars_.data(), nullptr),
@@ -112,11 +117,28 @@ class StepGatePair {
     EXPECT_EQ(std::memcmp(journal_.as<void>(), twin_.journal.data(),
                           twin_.journal.size() * sizeof(uint64_t)),
               0);
-    EXPECT_NE(FindStepEntry(device(), control.sequence - 1), nullptr);
+    EXPECT_NE(FindStepEntry(device(), control.entries - 1), nullptr);
     return scalars.commit == 1;
   }
 
  private:
+  void VerifyTilesOf(
+      const std::vector<StepRecord>& records, const StepRecord* gathered,
+      const std::function<void(std::vector<TileSummary>*)>& damage) {
+    VerifyTiles(host(), records.data());
+    gpu::Require(device::VerifyTiles(device(), gathered, nullptr),
+                 "VerifyTiles");
+    gpu::Synchronize();
+    std::vector<TileSummary>& tiles = twin_.tiles;
+    const size_t bytes = tiles.size() * sizeof(TileSummary);
+    EXPECT_EQ(std::memcmp(tiles_.Values().data(), tiles.data(), bytes), 0);
+    if (!damage) return;
+    damage(&tiles);
+    gpu::Require(
+        cudaMemcpy(tiles_.data(), tiles.data(), bytes, cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  }
+
   const GateContext shape_;
   GateMemory twin_;
   PinnedMemory inputs_, journal_, stop_;
@@ -124,6 +146,7 @@ class StepGatePair {
   gpu::Row<FiniteCheck> norm_;
   gpu::Row<StepRecord> record_;
   gpu::Row<VerdictScalars> scalars_;
+  gpu::Row<TileSummary> tiles_;
   gpu::Row<LossScale> loss_scale_;
 };
 
@@ -144,7 +167,7 @@ TEST(DeviceStepGateTest, WritesTheRecordsOfItsTwin) {
 }
 
 TEST(DeviceStepGateTest, DecidesAsItsTwin) {
-  for (const int world : {1, 2, 31, 255, 256, 257, 1000}) {
+  for (const int world : {1, 2, 31, 255, 256, 257, 600, 1024, 4096}) {
     for (uint64_t seed = 0; seed < 2 * kFaults; ++seed) {
       std::mt19937_64 random(seed);
       StepGatePair pair(
@@ -173,11 +196,53 @@ TEST(DeviceStepGateTest, DecidesAsItsTwin) {
   }
 }
 
+TEST(DeviceStepGateTest, RefusesSummariesAsItsTwin) {
+  // The last has more tiles than a block reads at the same time.
+  for (const int world : {257, 600, 1024, 4096, 40 * kGateTile + 1}) {
+    for (uint64_t seed = 0; seed < 2 * kTileFaults; ++seed) {
+      std::mt19937_64 random(seed);
+      StepGatePair pair({.epoch = 3, .revision = 1, .world = world});
+      for (uint64_t step = 0; step < 3; ++step) {
+        const StepControl at = pair.twin().control;
+        const auto records = RandomRecords(random, pair.host(), at);
+        const auto fault =
+            static_cast<TileFault>(step == 1 ? seed % kTileFaults : 0);
+        const bool committed = pair.Gate(records, [&](auto* tiles) {
+          DamageTile(random, pair.host(), at, fault, tiles);
+        });
+        const bool damaged = step > 0 && seed % kTileFaults != 0;
+        EXPECT_EQ(committed, !damaged)
+            << "world " << world << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(DeviceStepGateTest, VerifiesRankZerosRecordBehindItsTile) {
+  for (const int world : {257, 4096}) {
+    std::mt19937_64 random(world);
+    StepGatePair pair({.epoch = 3, .revision = 1, .world = world});
+    auto records = RandomRecords(random, pair.host(), {});
+    records[0].inverse_scale *= 2;
+    EXPECT_FALSE(pair.Gate(records, [&](auto* tiles) {
+      // As of a valid record.
+      RecordCounts counts = (*tiles)[0].counts;
+      counts.invalid_rank = counts.differing_rank = world;
+      (*tiles)[0] = SummaryOf(counts, 0, StepRecordId(pair.host(), {}));
+    }));
+    EXPECT_EQ(pair.twin().control.failed, 1u);
+  }
+}
+
+class DeviceStepGateOfRanksTest : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, DeviceStepGateOfRanksTest,
+                         testing::Values(64, 600, 4096));
+
 // The host reads the journal while gates run.
-TEST(DeviceStepGateTest, TheHostSeesWholeEntriesWhileGatesRun) {
-  constexpr int kWorld = 64;
+TEST_P(DeviceStepGateOfRanksTest, TheHostSeesWholeEntriesWhileGatesRun) {
+  const int world = GetParam();
   constexpr uint64_t kSteps = 2000;
-  StepGatePair pair({.epoch = 3, .revision = 1, .world = kWorld, .depth = 4});
+  StepGatePair pair({.epoch = 3, .revision = 1, .world = world, .depth = 4});
   std::mt19937_64 random(9);
   const auto records = RandomRecords(random, pair.host(), {});
   const gpu::Row<StepRecord> gathered(records);
@@ -185,6 +250,10 @@ TEST(DeviceStepGateTest, TheHostSeesWholeEntriesWhileGatesRun) {
   const gpu::Row<VerdictScalars> scalars(std::vector{VerdictScalars{}});
   uint64_t seen = 0, outcomes = 0;
   for (uint64_t step = 0; step < kSteps; ++step) {
+    if (HasTiles(world)) {
+      gpu::Require(device::VerifyTiles(context, gathered.data(), nullptr),
+                   "VerifyTiles");
+    }
     gpu::Require(device::GateStep(context, gathered.data(), gathered.data(),
                                   scalars.data(), nullptr),
                  "GateStep");
@@ -194,7 +263,7 @@ TEST(DeviceStepGateTest, TheHostSeesWholeEntriesWhileGatesRun) {
       if (entry == nullptr) continue;
       // The records are those of step 0: every later one is stale.
       outcomes += entry->outcome == StepOutcome::kCommitted ? 1 : 0;
-      EXPECT_EQ(entry->records()[kWorld - 1], records[kWorld - 1]);
+      EXPECT_EQ(entry->records()[world - 1], records[world - 1]);
       ++seen;
     }
   }

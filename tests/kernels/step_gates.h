@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/gate_tiles.h"
 #include "kernels/step_gate.h"
 
 namespace lockstep::kernels {
@@ -16,7 +17,9 @@ namespace lockstep::kernels {
 // The memory of one rank, where GateContext's pointers point.
 struct GateMemory {
   explicit GateMemory(int world, int depth)
-      : inputs(depth), journal(depth * StepEntryBytes(world) / 8) {}
+      : inputs(depth),
+        journal(depth * StepEntryBytes(world) / 8),
+        tiles(HasTiles(world) ? TilesOf(world) : 0) {}
 
   GateContext ContextOf(const GateContext& shape) {
     GateContext context = shape;
@@ -29,6 +32,7 @@ struct GateMemory {
       context.replays = &board;
       context.keeps = &keeps;
     }
+    if (!tiles.empty()) context.tiles = tiles.data();
     return context;
   }
 
@@ -36,6 +40,7 @@ struct GateMemory {
   uint32_t stop = 0;
   std::vector<StepRecord> inputs;
   std::vector<uint64_t> journal;
+  std::vector<TileSummary> tiles;
   FiniteCheck norm;
   StepRecord own;
   VerdictScalars scalars;
@@ -132,6 +137,53 @@ inline void Damage(std::mt19937_64& random, const GateContext& context,
       return;
   }
   std::memcpy(static_cast<void*>(&record), words, sizeof record);
+}
+
+// Ways in which a summary is not that of its tile and launch.
+enum class TileFault {
+  kNone,
+  kStale,  // whole, of the step before
+  kVoid,   // whole, of this step, from an earlier launch that was void
+  kTorn,
+  kSwapped,
+  kGarbage,
+  kZeros
+};
+inline constexpr int kTileFaults = 7;
+
+// Damages the summary of a tile, of several. Returns the tile.
+inline int DamageTile(std::mt19937_64& random, const GateContext& context,
+                      StepControl control, TileFault fault,
+                      std::vector<TileSummary>* tiles) {
+  const size_t tile = random() % tiles->size();
+  TileSummary& summary = (*tiles)[tile];
+  constexpr size_t kWords = sizeof(TileSummary) / sizeof(uint64_t);
+  uint64_t words[kWords];
+  std::memcpy(words, &summary, sizeof summary);
+  switch (fault) {
+    case TileFault::kNone: break;
+    case TileFault::kStale:
+    case TileFault::kVoid:
+      control.sequence -= 1;
+      control.step -= fault == TileFault::kStale ? 1 : 0;
+      summary = SummaryOf(summary.counts, static_cast<int>(tile),
+                          StepRecordId(context, control));
+      return static_cast<int>(tile);
+    case TileFault::kTorn:  // one bit anywhere
+      words[random() % kWords] ^= uint64_t{1} << random() % 64;
+      break;
+    case TileFault::kSwapped:  // another tile's
+      summary = (*tiles)[(tile + 1) % tiles->size()];
+      return static_cast<int>(tile);
+    case TileFault::kGarbage:
+      for (uint64_t& word : words) word = random();
+      break;
+    case TileFault::kZeros:
+      for (uint64_t& word : words) word = 0;
+      break;
+  }
+  std::memcpy(static_cast<void*>(&summary), words, sizeof summary);
+  return static_cast<int>(tile);
 }
 
 }  // namespace lockstep::kernels

@@ -10,6 +10,7 @@
 #include "kernels/cast_feedback.h"
 #include "kernels/cast_scale.h"
 #include "kernels/flags.h"
+#include "kernels/gate_tiles.h"
 #include "kernels/local_step.h"
 #include "kernels/pack.h"
 #include "kernels/reduce.h"
@@ -190,6 +191,12 @@ class FakeKernels final : public KernelApi {
       kernels::WriteStepRecord(At(context), At(norm), At(record));
     });
   }
+  CudaResult VerifyTiles(const kernels::GateContext& context,
+                         const kernels::StepRecord* records,
+                         CudaStreamHandle stream) override {
+    return Launch(
+        stream, [=, this] { kernels::VerifyTiles(At(context), At(records)); });
+  }
   CudaResult GateStep(const kernels::GateContext& context,
                       const kernels::StepRecord* own,
                       const kernels::StepRecord* records,
@@ -239,6 +246,7 @@ class FakeKernels final : public KernelApi {
     context.loss_scale = At(context.loss_scale);
     context.replays = At(context.replays);
     context.keeps = At(context.keeps);
+    context.tiles = At(context.tiles);
     return context;
   }
   std::vector<TensorSlot> At(std::vector<TensorSlot> slots) const {

@@ -238,6 +238,11 @@ class ForwardingKernels : public transport::nccl::KernelApi {
                          StreamHandle stream) override {
     return inner_->WriteStepRecord(context, norm, record, stream);
   }
+  Result VerifyTiles(const kernels::GateContext& context,
+                     const kernels::StepRecord* records,
+                     StreamHandle stream) override {
+    return inner_->VerifyTiles(context, records, stream);
+  }
   Result GateStep(const kernels::GateContext& context,
                   const kernels::StepRecord* own,
                   const kernels::StepRecord* records, VerdictScalars* scalars,

@@ -11,6 +11,7 @@
 #include "client/transport/nccl/graph.h"
 #include "client/transport/nccl/launcher.h"
 #include "client/transport/nccl/stop_words.h"
+#include "kernels/gate_tiles.h"
 
 namespace lockstep::transport::nccl {
 namespace {
@@ -177,6 +178,11 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
                 const kernels::StepRecord* own,
                 const kernels::StepRecord* records,
                 VerdictScalars* scalars) override {
+    if (kernels::HasTiles(context.world)) {
+      Do("kernel VerifyTiles", [&](CudaStreamHandle stream) {
+        return kernels_.VerifyTiles(context, records, stream);
+      });
+    }
     Do("kernel GateStep", [&](CudaStreamHandle stream) {
       return kernels_.GateStep(context, own, records, scalars, stream);
     });

@@ -130,6 +130,11 @@ class DeviceKernels final : public KernelApi {
                              CudaStreamHandle stream) override {
     return Result(device::WriteStepRecord(context, norm, record, stream));
   }
+  CudaResult VerifyTiles(const kernels::GateContext& context,
+                         const kernels::StepRecord* records,
+                         CudaStreamHandle stream) override {
+    return Result(device::VerifyTiles(context, records, stream));
+  }
   CudaResult GateStep(const kernels::GateContext& context,
                       const kernels::StepRecord* own,
                       const kernels::StepRecord* records,

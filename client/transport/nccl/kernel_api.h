@@ -120,13 +120,17 @@ class KernelApi {
   virtual CudaResult SumBoxes(Boxes boxes, Inputs in, Outputs out, bool add,
                               CudaStreamHandle stream) = 0;
 
-  // --- kernels/step_gate.h; stop, inputs and journal in pinned memory ---
+  // --- kernels/step_gate.h, kernels/gate_tiles.h; stop, inputs, journal and
+  // board in pinned memory ---
   virtual CudaResult BeginReplay(const kernels::GateContext& context,
                                  CudaStreamHandle stream) = 0;
   virtual CudaResult WriteStepRecord(const kernels::GateContext& context,
                                      kernels::FiniteCheck* norm,
                                      kernels::StepRecord* record,
                                      CudaStreamHandle stream) = 0;
+  virtual CudaResult VerifyTiles(const kernels::GateContext& context,
+                                 const kernels::StepRecord* records,
+                                 CudaStreamHandle stream) = 0;
   virtual CudaResult GateStep(const kernels::GateContext& context,
                               const kernels::StepRecord* own,
                               const kernels::StepRecord* records,

@@ -235,11 +235,13 @@ class WarmUpRun {
         .control = control,
         .stop = reinterpret_cast<const volatile uint32_t*>(scratch()),
         .inputs = records + 1,
-        .journal = control + 4};
+        .journal = control + 4,
+        .tiles = reinterpret_cast<kernels::TileSummary*>(records + 2)};
     kernels::GateContext replay = context;
     replay.replays = reinterpret_cast<kernels::ReplayBoard*>(scratch());
     Did(kernels_.BeginReplay(replay, stream_));
     Did(kernels_.WriteStepRecord(context, total(), records, stream_));
+    Did(kernels_.VerifyTiles(context, records, stream_));
     Did(kernels_.GateStep(context, records, records, verdict(), stream_));
   }
 

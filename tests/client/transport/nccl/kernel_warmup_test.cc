@@ -186,6 +186,11 @@ class NotesKernels final : public fake::ForwardingKernels {
     Saw("WriteStepRecord");
     return inner_->WriteStepRecord(c, n, r, t);
   }
+  Result VerifyTiles(const kernels::GateContext& c,
+                     const kernels::StepRecord* r, StreamHandle t) override {
+    Saw("VerifyTiles");
+    return inner_->VerifyTiles(c, r, t);
+  }
   Result GateStep(const kernels::GateContext& c, const kernels::StepRecord* own,
                   const kernels::StepRecord* r, VerdictScalars* s,
                   StreamHandle t) override {
@@ -260,8 +265,8 @@ std::set<std::string> EveryLocalStep() {
 
 std::set<std::string> EveryKernel() {
   std::set<std::string> every = EveryLocalStep();
-  for (const char* name :
-       {"BeginReplay", "WriteStepRecord", "GateStep", "CommitCopy"}) {
+  for (const char* name : {"BeginReplay", "WriteStepRecord", "VerifyTiles",
+                           "GateStep", "CommitCopy"}) {
     every.insert(Key(name));
   }
   for (const char* list : kLists) {
