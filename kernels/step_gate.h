@@ -101,6 +101,7 @@ struct StepRecord {
     kHoldsRevision = 8,
     kScalesLoss = 16,     // WriteStepRecord takes the scale from the device
     kJournalFull = 32,    // of a replay: this rank cannot write an entry
+    kReplay = 64,         // a term: the program has launched it
     kFirstCommand = 256,  // << IndexOf(command)
   };
 
@@ -295,7 +296,7 @@ LOCKSTEP_HD bool IsValid(const StepRecord& record, int rank, uint64_t id) {
 
 LOCKSTEP_HD bool SameTerms(const StepRecord& a, const StepRecord& b) {
   constexpr uint64_t kTerms = StepRecord::kPerSample | StepRecord::kHasMaxNorm |
-                              StepRecord::kScalesLoss;
+                              StepRecord::kScalesLoss | StepRecord::kReplay;
   const RecordWord* const x = WordsOf(a);
   const RecordWord* const y = WordsOf(b);
   return (a.flags & kTerms) == (b.flags & kTerms) && x[6] == y[6] &&
@@ -450,7 +451,7 @@ inline constexpr int kTriesToRead = 8;
 LOCKSTEP_HD void TakeSaid(const GateContext& context,
                           const StepControl& control, const StepRecord& said,
                           uint64_t read, StepRecord* record) {
-  record->flags |= said.flags;
+  record->flags |= said.flags | StepRecord::kReplay;
   record->command_word = said.command_word;
   record->acted = said.acted;
   record->saves = said.saves;

@@ -78,7 +78,7 @@ absl::StatusOr<Verdict> Engine::Decided(
   const int world = executor_.communicator(0)->size();
   const bool all_spoke = decision && decision->invalid_rank < 0;
   if (all_spoke) {
-    if (!decision->loss_scales_differ.ok()) return decision->loss_scales_differ;
+    if (!decision->ranks_differ.ok()) return decision->ranks_differ;
     verdict.vectors = decision->summaries;
     verdict.loss_scale = decision->loss_scale;
     absl::StatusOr<Verdict> judged =

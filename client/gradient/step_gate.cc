@@ -60,11 +60,19 @@ std::string Describe(const StepRecord& record) {
                          scale.steps_without_overflow);
 }
 
-// Compares the loss scales of all ranks, of which `entry` has valid records.
-absl::Status CompareLossScales(const kernels::StepEntry& entry, int world) {
+// Compares what only devices know of all ranks, whose records are valid: who
+// launches, and the loss scales.
+absl::Status CompareOnDevice(const kernels::StepEntry& entry, int world) {
   const StepRecord& first = entry.records()[0];
   for (int rank = 1; rank < world; ++rank) {
     const StepRecord& other = entry.records()[rank];
+    if (((other.flags ^ first.flags) & StepRecord::kReplay) != 0) {
+      return OfAllRanks(absl::AbortedError(absl::StrFormat(
+          "step %d: rank %d launches it in a graph of the program "
+          "(ReplayedSteps), and rank %d does not",
+          entry.step, (other.flags & StepRecord::kReplay) != 0 ? rank : 0,
+          (other.flags & StepRecord::kReplay) != 0 ? 0 : rank)));
+    }
     if (other.loss_scale != first.loss_scale) {
       return OfAllRanks(absl::AbortedError(absl::StrFormat(
           "step %d: ranks differ in the loss scale: rank 0 has %s, rank %d has "
@@ -277,7 +285,7 @@ std::optional<StepGate::Outcome> StepGate::Find(uint64_t launch,
     return decision;
   }
   if (!decision.is_void) {
-    decision.loss_scales_differ = CompareLossScales(*entry, options_.world);
+    decision.ranks_differ = CompareOnDevice(*entry, options_.world);
   }
   if (options_.loss_scale) {
     decision.loss_scale = kernels::LossScaleOf(entry->records()[0]);

@@ -118,8 +118,9 @@ class StepGate {
     SummaryVectors summaries{};
     // Likewise: the loss scale that all ranks have used.
     std::optional<LossScale> loss_scale = {};
-    // Ranks have different ones, or different rules.
-    absl::Status loss_scales_differ;
+    // Ranks have different ones, or different rules; or some launch the step in
+    // a graph of their program.
+    absl::Status ranks_differ;
   };
   // Call it once the device has ended the launch, or will run nothing more; no
   // value: the gate has not run.

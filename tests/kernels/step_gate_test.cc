@@ -414,6 +414,20 @@ TEST(StepGateTest, ReplaysBehindTheEndAreVoid) {
   }
 }
 
+TEST(StepGateTest, AStepThatIsAReplayOnSomeRanksFails) {
+  ReplayingJob job;
+  EXPECT_TRUE(job.Launch());
+  job.at(1).replays = false;
+  job.SetInput(job.context(1), 1,
+               {.samples = 2,
+                .flags = StepRecord::kMoreData | StepRecord::kHasMaxNorm,
+                .max_norm = 8});
+  job.WriteAll();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_FALSE(job.Gate(rank));
+  EXPECT_EQ(job.entry(0, 1)->outcome, StepOutcome::kFailed);
+  EXPECT_EQ(job.entry(2, 1)->differing_rank, 1u);
+}
+
 TEST(StepGateTest, ARankThatFailsMayKeepNoReducedGradients) {
   ReplayingJob job;
   EXPECT_TRUE(job.Launch());
