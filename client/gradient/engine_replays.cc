@@ -84,6 +84,7 @@ absl::Status Engine::BeginReplays() {
             if (failed) Fail(-1, device);
           }});
   replaying_ = replays_.get();
+  replays_->Post();  // what came before Receive knew of them
   return absl::OkStatus();
 }
 
