@@ -119,7 +119,7 @@ LOCKSTEP_HD RecordCounts CountsOf(const StepRecord& record,
   if (!SameTerms(record, first)) counts.differing_rank = number;
   counts.non_finite = record.non_finite;
   counts.with_more_data = (record.flags & StepRecord::kMoreData) != 0 ? 1 : 0;
-  counts.records_hash = HashWords(WordsOf(record), kRecordWords, number);
+  counts.records_hash = HashInJournal(record, number);
   counts.commands = CommandsOf(record, first);
   counts.said = record.flags;
   counts.acted = record.acted;

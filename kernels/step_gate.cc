@@ -47,8 +47,7 @@ const StepEntry* FindStepEntry(const GateContext& context, uint64_t number) {
   if (entry->checksum != ChecksumOf(*entry, number)) return nullptr;
   uint64_t hash = 0;
   for (int rank = 0; rank <= context.world; ++rank) {
-    hash += HashWords(WordsOf(entry->records()[rank]), kRecordWords,
-                      static_cast<uint64_t>(rank));
+    hash += HashInJournal(entry->records()[rank], static_cast<uint64_t>(rank));
   }
   return hash == entry->records_hash ? entry : nullptr;
 }
@@ -120,7 +119,7 @@ bool TakeInput(const GateContext& context, const StepControl& control,
     return IsValid(*record, context.rank,
                    StepInputId(context, control.entries));
   }
-  const StepRecord input = Get(context.inputs[control.replays % depth]);
+  const StepRecord input = Get(context.replay_inputs[control.replays % depth]);
   const uint64_t id = StepInputId(context, OfReplay(control.replays));
   *record = context.usual;
   if (IsValid(input, context.rank, id)) {
@@ -167,8 +166,8 @@ void GateStep(const GateContext& context, const StepRecord* own,
                  .is_replay = context.replays != nullptr ? 1u : 0u,
                  .replay = control.replays};
   SetCounts(CountRecords(context, records), &made);
-  made.records_hash += HashWords(WordsOf(*own), kRecordWords,
-                                 static_cast<uint64_t>(context.world));
+  made.records_hash +=
+      HashInJournal(*own, static_cast<uint64_t>(context.world));
   made.contributed = IsValid(*own, context.rank, id) ? 1 : 0;
   made.outcome = OutcomeOf(context, made, control, records[0]);
   made.checksum = ChecksumOf(made, control.entries);

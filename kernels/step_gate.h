@@ -141,6 +141,9 @@ struct StepControl {
   uint64_t replays = 0;      // gates of replays that have run
   uint64_t paused_by = 0;    // replays: the command's number; 0: none
   uint64_t act_on = 0;       // replays: entries to be acted on first
+  // Not 0: replays have begun. As GateContext::more_data_min, for all launches,
+  // and commands that end the epoch make later ones void.
+  uint64_t ends_below = 0;
 };
 
 enum class StepOutcome : uint64_t {
@@ -216,8 +219,8 @@ struct GateContext {
   StepControl* control = nullptr;
   // Not 0: the host ends the epoch.
   const volatile uint32_t* stop = nullptr;
-  // [depth] in pinned memory, by entry or, of replays, by replay; sealed by
-  // SealStepInput before the launch is enqueued. Replays need none.
+  // [depth] in pinned memory, by entry; sealed by SealStepInput before the
+  // launch is enqueued.
   const StepRecord* inputs = nullptr;
   // [depth] entries of StepEntryBytes(world) in pinned memory, by their number.
   void* journal = nullptr;
@@ -233,6 +236,8 @@ struct GateContext {
   // --- A replay: a launch of a graph by the program ---
 
   ReplayBoard* replays = nullptr;  // null: the library launches
+  // [depth] in pinned memory, by replay; sealed by SealStepInput.
+  const StepRecord* replay_inputs = nullptr;
   // What each replay says that has no input; sealed by SealStepInput.
   StepRecord usual;
   // In device memory: whether the copies of reduced gradients may be written,
@@ -283,6 +288,12 @@ LOCKSTEP_HD const RecordWord* WordsOf(const StepRecord& record) {
 LOCKSTEP_HD uint64_t ChecksumOf(const StepRecord& record, int rank) {
   return HashWords(WordsOf(record), kRecordWords - 1,
                    static_cast<uint64_t>(rank));
+}
+
+// A part of StepEntry::records_hash. Another seed than the checksum's, whose
+// word would cancel the others.
+LOCKSTEP_HD uint64_t HashInJournal(const StepRecord& record, uint64_t rank) {
+  return HashWords(WordsOf(record), kRecordWords, ~rank);
 }
 
 // A record that no rank accepts.
@@ -369,10 +380,9 @@ LOCKSTEP_HD uint64_t CommandsOf(const StepRecord& record,
   return record.flags & (same ? ~uint64_t{0} : unnumbered);
 }
 
-// Whether the launch changes nothing, on all ranks: all have the same records.
-LOCKSTEP_HD bool IsVoid(const GateContext& context, const StepEntry& entry,
+// Whether a replay changes nothing, on all ranks: all have the same records.
+LOCKSTEP_HD bool IsHeld(const GateContext& context, const StepEntry& entry,
                         const StepControl& control, const StepRecord& first) {
-  if (control.out_of_data != 0) return true;
   if (context.replays == nullptr) return false;
   const bool paused = control.paused_by != 0 &&
                       (entry.commands & FlagOf(Command::kPause)) != 0 &&
@@ -398,9 +408,11 @@ LOCKSTEP_HD StepOutcome OutcomeOf(const GateContext& context,
   if (entry.invalid_rank != world || control.failed != 0) {
     return StepOutcome::kFailed;
   }
-  if (IsVoid(context, entry, control, first)) return StepOutcome::kVoid;
-  return entry.differing_rank == world ? StepOutcome::kCommitted
-                                       : StepOutcome::kFailed;
+  // Their terms may differ.
+  if (control.out_of_data != 0) return StepOutcome::kVoid;
+  if (entry.differing_rank != world) return StepOutcome::kFailed;
+  return IsHeld(context, entry, control, first) ? StepOutcome::kVoid
+                                                : StepOutcome::kCommitted;
 }
 
 // Only the first gate that fails writes an entry: replays may follow each other
@@ -429,13 +441,15 @@ LOCKSTEP_HD void Advance(const GateContext& context, const StepEntry& entry,
   if (entry.outcome != StepOutcome::kCommitted) return;
   AdvanceLossScale(context, first, entry.non_finite);
   control->step += 1;
-  if (entry.with_more_data < static_cast<uint64_t>(context.more_data_min)) {
-    control->out_of_data = 1;
-  }
-  if (!is_replay) return;
   const uint64_t ends =
       FlagOf(Command::kStop) | FlagOf(Command::kDrain) | FlagOf(Command::kGrow);
-  if ((entry.commands & ends) != 0) control->out_of_data = 1;
+  if (entry.with_more_data < static_cast<uint64_t>(context.more_data_min) ||
+      entry.with_more_data < control->ends_below ||
+      (control->ends_below != 0 && (entry.commands & ends) != 0)) {
+    control->out_of_data = 1;
+  }
+  // Behind an eager step the program waits for the host, which sees to these.
+  if (!is_replay) return;
   const bool pauses = (entry.commands & FlagOf(Command::kPause)) != 0;
   control->paused_by = pauses ? first.command_word : 0;
   const bool saves = (entry.commands & FlagOf(Command::kSave)) != 0;

@@ -395,6 +395,8 @@ class Engine {
   // Steps of the program's graphs: `stream` has run what it has, and the host
   // knows of all that were decided. In a step, or without replays, at once.
   absl::Status AwaitReplays(Stream* stream);
+  // The same without a stream: for launches that the device has begun.
+  absl::Status AwaitReplaysRead();
   // Everything of the step is launched: the next one begins.
   absl::Status BeginNext();
   // A call that launches a part of a step, from Begin to destruction: no void

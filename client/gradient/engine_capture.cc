@@ -239,6 +239,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   tell_order();
   LaunchGraph(verdict, step, *part.graph, stream);
   if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
+  // As Finish: the program may launch graphs of its own behind it.
+  if (replays_ != nullptr) verdict->AwaitResult().IgnoreError();
   return verdict;
 }
 

@@ -77,7 +77,10 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
       // With one set of buckets, the next backward pass may write to a view of
       // this step, and a step that has not passed here may have to be applied
       // from it: so the caller waits until the host knows.
-      verdict->stream_follows_device = run_ahead_ > 0 || !uses_views_;
+      // Behind this step the program may launch graphs, which no call of the
+      // host precedes, and which use the same buckets.
+      verdict->stream_follows_device =
+          run_ahead_ > 0 || (!uses_views_ && replays_ == nullptr);
     }
     tell_order = TakeOrderWatch(tracker_.completed());
     NoteLeaves(options);

@@ -27,7 +27,7 @@ absl::StatusOr<LossScale> Engine::loss_scale() {
 absl::Status Engine::SetLossScale(const LossScale& scale) {
   absl::Status may = CheckScalesLoss();
   if (may.ok()) may = CheckLossScale(options_.loss_scale->rule, scale);
-  if (may.ok()) may = AwaitReplays(nullptr);
+  if (may.ok()) may = AwaitReplaysRead();
   if (may.ok()) may = CheckBetweenSteps(/*in_flight_max=*/0);
   if (!may.ok()) return may;
   if (absl::Status set = gate_of_steps_->SetLossScale(compute_, scale);

@@ -91,8 +91,18 @@ absl::Status Engine::BeginReplays() {
 // --- Capturing ---------------------------------------------------------------
 
 absl::Status Engine::JoinCapture(Stream& stream) {
-  if (absl::Status may = AwaitReplays(nullptr); !may.ok()) return may;
-  if (absl::Status free = CheckBetweenSteps(0); !free.ok()) return free;
+  if (absl::Status over = ended(); !over.ok()) return over;
+  if (capturing_ != nullptr) {
+    return absl::FailedPreconditionError("a step is being captured");
+  }
+  {
+    // Launches may be running.
+    MutexLock lock(&mutex_);
+    if (tracker_.is_in_step()) {
+      return absl::FailedPreconditionError(
+          "the step in progress has gradients already: finish it first");
+    }
+  }
   auto graph = compute_.JoinCapture(stream);
   if (!graph.ok()) return graph.status();
   program_graphs_.push_back(*std::move(graph));
@@ -163,19 +173,37 @@ std::shared_ptr<PendingVerdict::State> Engine::BeginReplay(uint64_t entry) {
   return verdict;
 }
 
-// The next step's entry has a number once all before it are known.
+// The next step's entry has a number once all before it are known, and acted
+// on: a pause is over.
 absl::Status Engine::AwaitReplays(Stream* stream) {
   if (replays_ == nullptr || capturing_ != nullptr) return absl::OkStatus();
   {
     MutexLock lock(&mutex_);
-    if (tracker_.is_in_step() || steps_.count() > 0) return absl::OkStatus();
+    if (tracker_.is_in_step()) return absl::OkStatus();
   }
-  if (stream != nullptr) {
-    if (absl::Status ran = stream->Record().Wait(); !ran.ok()) return ran;
+  if (stream == nullptr) {
+    return absl::FailedPreconditionError(
+        "the program launches graphs: an eager step is on a stream, behind "
+        "the launches that are on it");
   }
-  if (replays_->AwaitIdle(kReplayTimeout)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      "launches of the program's graph are running: wait for them first");
+  absl::Status may = stream->Record().Wait();
+  if (may.ok()) may = AwaitReplaysRead();
+  return may.ok() ? replays_->BeginEager() : may;
+}
+
+absl::Status Engine::AwaitReplaysRead() {
+  if (replays_ == nullptr) return absl::OkStatus();
+  if (!replays_->AwaitIdle(kReplayTimeout)) {
+    return absl::FailedPreconditionError(
+        "launches of the program's graph are running: wait for them first");
+  }
+  std::shared_ptr<PendingVerdict::State> last;
+  {
+    MutexLock lock(&mutex_);
+    if (steps_.count() > 0) last = steps_.Find(steps_.launches() - 1);
+  }
+  if (last != nullptr) last->AwaitResult().IgnoreError();
+  return absl::OkStatus();
 }
 
 // --- The end -----------------------------------------------------------------

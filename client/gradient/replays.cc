@@ -43,13 +43,14 @@ void Replays::Stop() {
 
 void Replays::Post() {
   MutexLock one_at_a_time(&post_mutex_);
-  uint64_t saves = 0;
-  const StepSummary held = options_.held(&saves);
+  // First: who has acted on a verdict no longer holds what it has shown.
   uint64_t acted = 0;
   {
     MutexLock lock(&mutex_);
     acted = acted_;
   }
+  uint64_t saves = 0;
+  const StepSummary held = options_.held(&saves);
   options_.gate->PostReplays(held, acted, saves);
 }
 
@@ -68,19 +69,36 @@ absl::StatusOr<ReplayedVerdict> Replays::Next(absl::Duration timeout) {
     has_acted = std::exchange(acted_, returned_) != returned_;
   }
   if (has_acted) Post();
-  DecidedReplay next;
-  for (bool is_over = false;;) {
+  for (;;) {
+    const auto next = AwaitFront(deadline, timeout);
+    if (!next.ok()) return next.status();
+    const auto result = next->verdict->AwaitResult(deadline);
+    if (!result) return absl::DeadlineExceededError("the job is paused");
+    if (!result->ok()) return result->status();
+    MutexLock lock(&mutex_);
+    // Unless it had to make room, or another thread has it.
+    if (verdicts_.empty() || verdicts_.front().verdict != next->verdict) {
+      continue;
+    }
+    verdicts_.pop_front();
+    returned_ = next->verdict->launch + 1;
+    return ReplayedVerdict{.launch = next->replay,
+                           .missed = std::exchange(missed_, 0),
+                           .verdict = **result};
+  }
+}
+
+absl::StatusOr<Replays::DecidedReplay> Replays::AwaitFront(
+    const Deadline& deadline, absl::Duration timeout) {
+  for (;;) {
     const absl::Status ended = options_.ended();
     // What the device has passed before the end is known then.
-    if (!ended.ok() && !std::exchange(is_over, true)) {
+    if (!ended.ok() && !end_is_awaited_.exchange(true)) {
       AwaitDecided(kEndTimeout);
     }
     MutexLock lock(&mutex_);
-    if (!verdicts_.empty()) {
-      next = verdicts_.front();
-      break;
-    }
-    if (is_over) return ended;
+    if (!verdicts_.empty()) return verdicts_.front();
+    if (!ended.ok()) return ended;
     if (deadline.Passed()) {
       return absl::DeadlineExceededError(
           absl::StrFormat("no step of the program's graphs has passed for %s",
@@ -88,18 +106,27 @@ absl::StatusOr<ReplayedVerdict> Replays::Next(absl::Duration timeout) {
     }
     changed_.WaitFor(&mutex_, deadline.Left());
   }
-  const auto result = next.verdict->AwaitResult(deadline);
-  if (!result) {
-    return absl::DeadlineExceededError("the job is paused");
+}
+
+absl::Status Replays::BeginEager() {
+  bool has_acted = false;
+  {
+    const Deadline now(absl::ZeroDuration());
+    MutexLock lock(&mutex_);
+    for (const DecidedReplay& one : verdicts_) {
+      const auto result = one.verdict->AwaitResult(now);
+      const bool saves =
+          result && result->ok() && (*result)->Holds(Command::kSave);
+      if (!saves) continue;
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "the verdict of launch %d holds a save, and ReplayedSteps::Next has "
+          "not returned it: obey it before the next step",
+          one.replay));
+    }
+    has_acted = std::exchange(acted_, returned_) != returned_;
   }
-  if (!result->ok()) return result->status();
-  MutexLock lock(&mutex_);
-  // Unless it had to make room meanwhile.
-  if (!verdicts_.empty() && verdicts_.front().verdict == next.verdict) {
-    verdicts_.pop_front();
-  }
-  returned_ = next.verdict->launch + 1;
-  return ReplayedVerdict{.launch = next.replay, .verdict = **result};
+  if (has_acted) Post();
+  return absl::OkStatus();
 }
 
 uint64_t Replays::decided() {
@@ -180,7 +207,10 @@ void Replays::Decide(uint64_t replay) {
   {
     MutexLock lock(&mutex_);
     verdicts_.push_back({replay, verdict});
-    if (verdicts_.size() > kVerdictsMax) verdicts_.pop_front();
+    if (verdicts_.size() > kVerdictsMax) {
+      verdicts_.pop_front();
+      ++missed_;
+    }
   }
   options_.decided(verdict);
 }

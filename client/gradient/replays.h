@@ -19,6 +19,7 @@
 #ifndef LOCKSTEP_CLIENT_GRADIENT_REPLAYS_H_
 #define LOCKSTEP_CLIENT_GRADIENT_REPLAYS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -66,6 +67,9 @@ class Replays {
 
   // As ReplayedSteps::Next, with unexplained errors.
   absl::StatusOr<ReplayedVerdict> Next(absl::Duration timeout);
+  // An eager step follows: the program has acted on all verdicts that Next has
+  // returned. FailedPrecondition if another one holds a save.
+  absl::Status BeginEager();
   // How many replays are decided, and Next returns those that have passed: none
   // from the first one on whose verdict a pause holds back.
   uint64_t decided();
@@ -88,6 +92,9 @@ class Replays {
   // The verdicts that a program which does not ask leaves here.
   static constexpr size_t kVerdictsMax = 1024;
 
+  // The first verdict that Next has not returned; its errors.
+  absl::StatusOr<DecidedReplay> AwaitFront(const Deadline& deadline,
+                                           absl::Duration timeout);
   void Run();
   // Acts on new entries; whether there was one.
   bool ReadEntries();
@@ -102,6 +109,8 @@ class Replays {
   std::optional<Deadline> probe_at_;
   std::optional<Deadline> stuck_at_;
 
+  std::atomic<bool> end_is_awaited_{false};
+
   Mutex post_mutex_;  // one Post at a time
   Mutex mutex_;
   CondVar changed_;
@@ -111,6 +120,7 @@ class Replays {
   uint64_t decided_ ABSL_GUARDED_BY(mutex_) = 0;   // replays, as read
   uint64_t acted_ ABSL_GUARDED_BY(mutex_) = 0;     // entries
   uint64_t returned_ ABSL_GUARDED_BY(mutex_) = 0;  // acted on at the next Next
+  uint64_t missed_ ABSL_GUARDED_BY(mutex_) = 0;    // verdicts that made room
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -192,19 +192,24 @@ void StepGate::Decide(KernelQueue& kernel_queue,
 // --- Replays -----------------------------------------------------------------
 
 absl::Status StepGate::BeginReplays(transport::DeviceContext& compute,
-                                    Revision revision, int more_data_min) {
-  auto board = compute.AllocateStaging(sizeof(kernels::ReplayBoard));
-  if (!board.ok()) return board.status();
-  board_ = *std::move(board);
+                                    Revision revision, int ends_below) {
+  auto staging = compute.AllocateStaging(sizeof(kernels::ReplayBoard));
+  if (!staging.ok()) return staging.status();
+  board_ = *std::move(staging);
+  staging = compute.AllocateStaging(kDepth * sizeof(StepRecord));
+  if (!staging.ok()) return staging.status();
+  replay_inputs_ = *std::move(staging);
   replays_revision_ = revision;
-  replays_more_data_min_ = more_data_min;
+  absl::Status begun = Put(compute, static_cast<uint64_t>(ends_below),
+                           &device().control.ends_below);
+  if (!begun.ok()) return begun;
   return Put(compute, VerdictScalars{.commit = 1, .finite = 1}, keeps());
 }
 
 kernels::GateContext StepGate::ReplayContextOf(const StepSummary& usual) const {
   kernels::GateContext context = ContextOf(replays_revision_);
-  context.more_data_min = replays_more_data_min_;
   context.replays = &board();
+  context.replay_inputs = replay_inputs_.as<StepRecord>().data();
   context.keeps = &device().keeps;
   context.usual = InputOf(usual);
   kernels::SealStepInput(context, kernels::kUsual, &context.usual);
@@ -221,7 +226,8 @@ absl::Status StepGate::SealReplay(uint64_t replay, const StepSummary& summary) {
   StepRecord input = InputOf(summary);
   kernels::SealStepInput(ContextOf(replays_revision_),
                          kernels::OfReplay(replay), &input);
-  kernels::PutStepInput(input, &inputs_.as<StepRecord>()[replay % kDepth]);
+  kernels::PutStepInput(input,
+                        &replay_inputs_.as<StepRecord>()[replay % kDepth]);
   return absl::OkStatus();
 }
 

@@ -128,10 +128,10 @@ class StepGate {
 
   // --- Replays: launches by the program (kernels/step_gate.h) ---
 
-  // `revision`: of all replays. `more_data_min`: as GateContext. Errors of
-  // `compute`.
+  // `revision`: of all replays. Fewer than `ends_below` ranks with more data:
+  // later launches are void. With no step in flight. Errors of `compute`.
   absl::Status BeginReplays(transport::DeviceContext& compute,
-                            Revision revision, int more_data_min);
+                            Revision revision, int ends_below);
   // For a graph whose launches say `usual`, unless they have an input.
   kernels::GateContext ReplayContextOf(const StepSummary& usual) const;
   // Where all replays write their scalars: the next one overwrites them.
@@ -199,12 +199,12 @@ class StepGate {
                           T* to);
 
   const Options options_;
-  ArenaBuffer memory_;   // DeviceMemory
-  ArenaBuffer inputs_;   // staging: kDepth records
-  ArenaBuffer journal_;  // staging: kDepth entries
-  ArenaBuffer board_;    // staging: of replays, once they have begun
+  ArenaBuffer memory_;         // DeviceMemory
+  ArenaBuffer inputs_;         // staging: kDepth records
+  ArenaBuffer journal_;        // staging: kDepth entries
+  ArenaBuffer board_;          // staging: of replays, once they have begun
+  ArenaBuffer replay_inputs_;  // staging: kDepth records, likewise
   Revision replays_revision_;
-  int replays_more_data_min_ = 0;
   std::shared_ptr<transport::DeviceContext::StopWord> stop_;
 };
 

@@ -43,7 +43,7 @@ __device__ bool TakeInput(const GateContext& context,
     return IsValid(*input, context.rank, StepInputId(context, control.entries));
   }
   const ReplayBoard& board = *context.replays;
-  GetRecord(context.inputs[control.replays % depth], 0, input);
+  GetRecord(context.replay_inputs[control.replays % depth], 0, input);
   bool found = false;
   for (int i = 0; i < kTriesToRead && !found; ++i) {
     const uint64_t slot = Get(board.slot);
@@ -219,7 +219,7 @@ __device__ void Conclude(const GateContext& context, const StepRecord& own,
   StepEntry* const entry = EntryOf(context, control.entries);
   made.step = control.step;
   const auto world = static_cast<unsigned>(context.world);
-  made.records_hash += HashWords(WordsOf(own), kRecordWords, world);
+  made.records_hash += HashInJournal(own, world);
   made.gate = control.sequence;
   made.is_replay = context.replays != nullptr ? 1 : 0;
   made.replay = control.replays;

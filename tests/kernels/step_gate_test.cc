@@ -253,6 +253,7 @@ class ReplayingJob : public Job {
   ReplayingJob() : Job(Shape()) {
     for (int rank = 0; rank < kShape.world; ++rank) {
       at(rank).replays = true;
+      at(rank).control.ends_below = kShape.world;
       Post(rank, {});
     }
   }
@@ -280,7 +281,6 @@ class ReplayingJob : public Job {
  private:
   static GateContext Shape() {
     GateContext shape = kShape;
-    shape.more_data_min = kShape.world;
     shape.usual = {.samples = 2,
                    .flags = StepRecord::kMoreData | StepRecord::kHasMaxNorm,
                    .max_norm = 8};
@@ -307,10 +307,10 @@ TEST(StepGateTest, AReplayNeedsNoInput) {
 TEST(StepGateTest, AReplaysInputIsOfThatReplayOnly) {
   ReplayingJob job;
   for (int rank = 0; rank < 3; ++rank) {
-    job.SetInput(job.context(rank), OfReplay(2),
-                 {.samples = 5, .flags = StepRecord::kMoreData});
-    // As an eager step would seal it.
-    job.SetInput(job.context(rank), 1, {.samples = 9});
+    StepRecord input{.samples = 5, .flags = StepRecord::kMoreData};
+    SealStepInput(job.context(rank), OfReplay(2), &input);
+    PutStepInput(input, &job.at(rank).replay_inputs[2]);
+    job.SetInput(job.context(rank), 2, {.samples = 9});  // an eager step's
   }
   for (const double samples : {6, 6, 15, 6}) {
     EXPECT_TRUE(job.Launch());

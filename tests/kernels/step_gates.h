@@ -18,6 +18,7 @@ namespace lockstep::kernels {
 struct GateMemory {
   explicit GateMemory(int world, int depth)
       : inputs(depth),
+        replay_inputs(depth),
         journal(depth * StepEntryBytes(world) / 8),
         tiles(HasTiles(world) ? TilesOf(world) : 0) {}
 
@@ -30,6 +31,7 @@ struct GateMemory {
     if (scales_loss) context.loss_scale = &loss_scale;
     if (replays) {
       context.replays = &board;
+      context.replay_inputs = replay_inputs.data();
       context.keeps = &keeps;
     }
     if (!tiles.empty()) context.tiles = tiles.data();
@@ -39,6 +41,7 @@ struct GateMemory {
   StepControl control;
   uint32_t stop = 0;
   std::vector<StepRecord> inputs;
+  std::vector<StepRecord> replay_inputs;
   std::vector<uint64_t> journal;
   std::vector<TileSummary> tiles;
   FiniteCheck norm;

@@ -245,6 +245,7 @@ class FakeKernels final : public KernelApi {
     context.journal = At(context.journal);
     context.loss_scale = At(context.loss_scale);
     context.replays = At(context.replays);
+    context.replay_inputs = At(context.replay_inputs);
     context.keeps = At(context.keeps);
     context.tiles = At(context.tiles);
     return context;

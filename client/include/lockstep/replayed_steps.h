@@ -1,24 +1,25 @@
 // Training steps in CUDA graphs that the program captures and launches itself,
 // such as those of torch.cuda.graph.
 //
-//   auto replays = sync->BeginReplays();                     // once, all ranks
+//   auto replays = sync->BeginReplays();                  // once, all ranks
 //
-//   cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);  // the program's
+//   cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);   // the program's
 //   auto stream = DeviceStream::Wrap(*session, s);
 //   (*replays)->JoinCapture(**stream);
 //   Backward<<<..., s>>>(batch, ...);
 //   for (auto& p : model) sync->Submit(p.id, **stream);
 //   auto pending = sync->FinishAsync({.samples = 64}, 1.0, **stream);
-//   Update<<<..., s>>>(pending->scalars(), ...);             // gated
-//   cudaStreamEndCapture(s, &graph);                         // and instantiate
+//   Update<<<..., s>>>(pending->scalars(), ...);              // gated
+//   cudaStreamEndCapture(s, &graph);                          // instantiate it
 //
 //   for (;;) {
-//     Load(&batch);                                // into the same memory
-//     cudaGraphLaunch(exec, s);                    // no call of this library
-//     ...                                          // as many as the program
-//     likes auto next = (*replays)->Next(absl::Seconds(60)); if (next.ok() &&
-//     next->verdict.IsLast()) break;
+//     Load(&batch, s);           // into the same memory, on the same stream
+//     cudaGraphLaunch(exec, s);  // no call of this library
+//     auto next = (*replays)->Next(absl::Milliseconds(1));
+//     if (next.ok() && next->verdict.IsLast()) break;
 //   }
+//
+// docs/gradients.md has the loop that knows which launches were void.
 //
 //   graph  [backward][pack][all-reduce][copy] .. [record][all-gather][gate]
 //          [update]      └ the library ─────────────────────────────┘  gated
@@ -40,6 +41,10 @@
 //                                kInFlightMax steps of a rank have not been
 //                                read, launches are void until they are
 //
+// A save is of the state behind its step, and that of the launch that Next has
+// returned: wait for the stream, whose update may not have run yet, save, and
+// only then call Next again, which lets launches go on.
+//
 // Next tells which launch each step was; launches between two of them were
 // void, and so were those behind the last one, up to decided(). Call it now and
 // then, on every rank: who never does, never acts on a
@@ -58,14 +63,16 @@
 // (docs/decisions/0034). So gradients take twice the memory, and each launch
 // reads and writes them once more.
 //
-// Eager steps are allowed in between, on all ranks: the first Submit waits for
-// its stream and for the launches before it. After an error of Next: wait for
-// the stream, destroy the graph and what was instantiated from it, and only
-// then call Session::Recover or destroy the GradientSync. NCCL frees no
-// communicator while a graph has operations of it; Recover refuses to begin,
-// and what a graph could still write to is never freed.
+// Eager steps are allowed in between, on all ranks and on a stream: the first
+// Submit waits for that stream and for the launches before it, and FinishAsync
+// and CapturedStep::Launch for their verdict, since launches may follow. Obey
+// it before the next launch: a save is of the state behind it. After an error
+// of Next: wait for the stream, destroy the graph and what was instantiated
+// from it, and only then call Session::Recover or destroy the GradientSync.
+// NCCL frees no communicator while a graph has operations of it; Recover
+// refuses to begin, and what a graph could still write to is never freed.
 //
-// Threads: as the step calls of GradientSync; Next, TryNext and launches may be
+// Threads: as the step calls of GradientSync; Next and launches may be
 //          on different threads.
 // Ownership: the GradientSync must outlive this object.
 
@@ -87,6 +94,8 @@ struct LOCKSTEP_EXPORT ReplayedVerdict {
   // The launch whose step has passed: launches of all graphs are counted
   // together, from 0.
   uint64_t launch = 0;
+  // Steps before it whose verdicts were dropped, since nobody asked for them.
+  uint64_t missed = 0;
   // `contributed` is empty: it is fixed with the graph.
   Verdict verdict;
 };
@@ -110,9 +119,10 @@ class LOCKSTEP_EXPORT ReplayedSteps {
   // The capture has failed, or FinishAsync will not be called.
   void LeaveCapture();
 
-  // What launch number `launch` says in place of the captured FinishOptions.
+  // What launch number `launch` says in place of the captured FinishOptions:
+  // all of them, so repeat samples and per_sample. A void launch uses it up.
   // Call it before that launch. Errors: as FinishAsync; OutOfRange for a launch
-  // that is decided, or more than kInFlightMax behind the last decided one.
+  // that is decided, or kInFlightMax + 1 or more behind the last decided one.
   absl::Status SetInput(uint64_t launch, const FinishOptions& options);
 
   // The verdict of the next step that has passed, in order; waits for it.

@@ -167,7 +167,8 @@ class GraphList {
       std::erase_if(graphs_, [&](const auto& one) {
         if (!one->Has(member)) return false;
         taken.push_back(one);
-        return true;
+        // The other communicators of a graph of the program wait for it, too.
+        return !one->is_of_program();
       });
     }
     for (const auto& graph : taken) graph->Destroy(cuda, why);

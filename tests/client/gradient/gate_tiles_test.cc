@@ -47,10 +47,13 @@ struct TileDamage {
 
 class DamagedTiles final : public fake::ForwardingKernels {
  public:
+  // `memory_end`: where the gate's memory ends.
   DamagedTiles(std::shared_ptr<KernelApi> inner, fake::FakeGpus* gpus,
-               const TileDamage& damage, uint64_t seed)
+               const std::byte* const* memory_end, const TileDamage& damage,
+               uint64_t seed)
       : ForwardingKernels(std::move(inner)),
         gpus_(*gpus),
+        memory_end_(*memory_end),
         damage_(damage),
         seed_(seed) {}
 
@@ -58,6 +61,11 @@ class DamagedTiles final : public fake::ForwardingKernels {
                      const StepRecord* records, StreamHandle stream) override {
     using Kind = TileDamage::Kind;
     const bool is_step = kernels::HasTiles(context.world);  // no first launch
+    if (is_step) {
+      const auto* const end = reinterpret_cast<const std::byte*>(
+          context.tiles + kernels::TilesOf(context.world));
+      EXPECT_LE(end, memory_end_) << "world " << context.world;
+    }
     const bool damages = is_step && launches_++ == damage_.launch;
     if (damages && damage_.kind == Kind::kLost) return Result::kSuccess;
     const Result launched =
@@ -92,6 +100,7 @@ class DamagedTiles final : public fake::ForwardingKernels {
 
  private:
   fake::FakeGpus& gpus_;
+  const std::byte* const& memory_end_;
   const TileDamage damage_;
   const uint64_t seed_;
   uint64_t launches_ = 0;
@@ -107,19 +116,18 @@ class LoneRank {
         gpus_({.seed = seed},
               [this, damage, seed](int, transport::nccl::Tables* tables) {
                 tables->kernels = std::make_shared<DamagedTiles>(
-                    tables->kernels, &gpus_.gpus(), damage, seed);
+                    tables->kernels, &gpus_.gpus(), &memory_end_, damage, seed);
               }),
         compute_(*gpus_.at(0).MakeDeviceContext()),
         arena_(gpus_.at(0).MakeArena()),
         staging_(*compute_->AllocateStaging(world * sizeof(StepRecord))),
         scalars_(*compute_->AllocateStaging(sizeof(VerdictScalars))),
-        gate_(*StepGate::Create({.epoch = {7},
-                                 .first_step = kFirstStep,
-                                 .rank = own_,
-                                 .world = world},
-                                *compute_, [this](size_t bytes) {
-                                  return arena_->Allocate(bytes);
-                                })) {}
+        gate_(*StepGate::Create(
+            {.epoch = {7},
+             .first_step = kFirstStep,
+             .rank = own_,
+             .world = world},
+            *compute_, [this](size_t bytes) { return Allocate(bytes); })) {}
   ~LoneRank() { EXPECT_THAT(gpus_.gpus().violations(), testing::IsEmpty()); }
 
   // Gathers random records of the step after `launch` steps, that of `damaged`
@@ -177,8 +185,15 @@ class LoneRank {
     }
   }
 
+  absl::StatusOr<ArenaBuffer> Allocate(size_t bytes) {
+    auto memory = arena_->Allocate(bytes);
+    if (memory.ok()) memory_end_ = memory->data() + bytes;
+    return memory;
+  }
+
   const int ranks_;
   const int own_;
+  const std::byte* memory_end_ = nullptr;
   std::mt19937_64 random_;
   fake::FakeGpuWorld gpus_;
   const std::unique_ptr<transport::DeviceContext> compute_;

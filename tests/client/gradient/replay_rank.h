@@ -27,7 +27,8 @@ class ReplayRank {
             static_cast<fake::FakeGpuWorld&>(backend->world()).TablesOf(rank)),
         stream_(job->MakeStream(rank)),
         weights_(job->Buffer(rank, {0, 0, 0})),
-        buffer_(job->Buffer(rank, {0, 0, 0, 0})) {}
+        buffer_(job->Buffer(rank, {0, 0, 0, 0})),
+        other_(job->Buffer(rank, {0, 0, 0})) {}
   ~ReplayRank() {
     (void)stream_->Synchronize();
     DestroyGraphs();
@@ -51,13 +52,19 @@ class ReplayRank {
     return EndCapture(step);
   }
 
-  // Enqueues a step, in a capture or eager.
-  absl::Status Step(const FinishOptions& options, float times = 1) {
+  // Enqueues a step, in a capture or eager. With w's gradient in a buffer
+  // FinishAsync need not wait for the sake of views.
+  absl::Status Step(const FinishOptions& options, float times = 1,
+                    bool in_views = true) {
     Fill(buffer_.data(), 4, 2 * times);
     absl::Status done =
         engine().Submit(2, buffer_.data(), buffer_.bytes(), stream_.get());
-    Fill(engine().View(0)->data(), 3, times);
-    if (done.ok()) done = engine().Submit(0, nullptr, 0, stream_.get());
+    const void* const w = in_views ? engine().View(0)->data() : other_.data();
+    Fill(w, 3, times);
+    if (done.ok()) {
+      done = engine().Submit(0, in_views ? nullptr : w,
+                             in_views ? 0 : other_.bytes(), stream_.get());
+    }
     if (!done.ok()) return done;
     auto verdict = engine().Finish(options, kMaxNorm, stream_.get());
     if (!verdict.ok()) return verdict.status();
@@ -114,6 +121,12 @@ class ReplayRank {
     execs_.push_back(exec);
     return absl::OkStatus();
   }
+  // The caller destroys it.
+  transport::nccl::CudaGraphExecHandle TakeGraph() {
+    const auto exec = execs_.back();
+    execs_.pop_back();
+    return exec;
+  }
   void DestroyGraphs() {
     const transport::nccl::DeviceScope scope(*tables_.cuda);
     for (const auto exec : std::exchange(execs_, {})) {
@@ -154,7 +167,7 @@ class ReplayRank {
   const Tables tables_;
   const std::unique_ptr<Stream> stream_;
   const ArenaBuffer weights_;
-  const ArenaBuffer buffer_;
+  const ArenaBuffer buffer_, other_;
   const std::shared_ptr<float> batch_ = std::make_shared<float>(0);
   std::vector<transport::nccl::CudaGraphExecHandle> execs_;
   std::shared_ptr<PendingVerdict::State> last_;
