@@ -1,8 +1,11 @@
 // Steps in graphs that the program captures and launches itself.
 
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/mutex.h"
 #include "client/gradient/engine.h"
 
 namespace lockstep::gradient {
@@ -14,6 +17,12 @@ constexpr absl::Duration kReplayTimeout = absl::Seconds(30);
 // CUDA tells on a thread of its own that a graph was destroyed.
 constexpr absl::Duration kGraphTimeout = absl::Seconds(1);
 constexpr absl::Duration kProbeTimeout = absl::Milliseconds(50);
+
+// What a graph of the program may still use.
+struct LeftMemory {
+  std::unique_ptr<LayoutVersions> versions;
+  std::unique_ptr<StepGate> gate;
+};
 
 }  // namespace
 
@@ -229,12 +238,10 @@ absl::Status Engine::CheckNoGraphs() {
 // A launch would write to memory that belongs to somebody else by then.
 void Engine::LeaveMemoryToGraphs() {
   if (AwaitProgramGraphs(kGraphTimeout)) return;
-  struct LeftMemory {
-    std::unique_ptr<LayoutVersions> versions;
-    std::unique_ptr<StepGate> gate;
-  };
-  // NOLINTNEXTLINE: never freed.
-  new LeftMemory{std::move(versions_), std::move(gate_of_steps_)};
+  static Mutex* const mutex = new Mutex;
+  static auto* const left = new std::vector<LeftMemory>;  // never freed
+  MutexLock lock(mutex);
+  left->push_back({std::move(versions_), std::move(gate_of_steps_)});
 }
 
 }  // namespace lockstep::gradient
