@@ -509,8 +509,8 @@ void SealStepInput(const GateContext& context, uint64_t number,
                    StepRecord* record);
 
 // Entry `number`; null while it is not complete, or after it was overwritten.
-// Its records are valid unless the outcome is kFailed. Acquires: what the
-// device wrote before is visible.
+// Unless the outcome is kFailed all records in it are valid. Whatever the
+// device wrote before the entry is visible to the caller.
 const StepEntry* FindStepEntry(const GateContext& context, uint64_t number);
 
 // --- The host, of replays: beside the device ---

@@ -383,7 +383,7 @@ absl::Status Engine::Drain() {
 // Once the epoch has ended, the views of the next step may be those of the one
 // that is to be rolled forward.
 absl::StatusOr<absl::Span<std::byte>> Engine::View(int parameter) {
-  if (run_ahead_ == 0) return versions_->View(parameter);
+  if (bucket_sets_ == 1) return versions_->View(parameter);
   AwaitStepBefore();
   {
     MutexLock lock(&mutex_);

@@ -302,7 +302,6 @@ TEST_P(GateDrillTest, FindsNothingInTheEngine) {
 }
 
 TEST_P(GateDrillTest, FindsNothingWithWindows) {
-  if (GetParam() == 0) GTEST_SKIP() << "windows need a run_ahead";
   const uint64_t seeds = kUnderThreadSanitizer ? 5 : 60;
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     ASSERT_EQ(EndingJob({.windows = true}, GetParam(), seed).Run(), "")
