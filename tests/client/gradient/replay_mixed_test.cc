@@ -109,6 +109,7 @@ TEST_P(MixedTest, AnEagerStepWaitsForTheEndOfAPause) {
     both.arrive_and_wait();
     mine.Launch(10);
     mine.Launch(10);
+    ASSERT_EQ(mine.stream().Synchronize(), absl::OkStatus());
     std::thread resume([&] {
       absl::SleepFor(absl::Milliseconds(20));
       both.arrive_and_wait();
