@@ -49,11 +49,36 @@ struct GateMistake {
   std::vector<int> run_ahead = {0, 1, 2};  // where it is one
 };
 
+// Where a rank's device waits between its record and the gather.
+struct Hold {
+  uint64_t step = 0;
+  std::atomic<bool> begun{false};
+  std::atomic<bool> over{false};
+};
+
 class MistakenGate final : public fake::ForwardingKernels {
  public:
+  // `hold`: null, or that of this rank.
   MistakenGate(std::shared_ptr<KernelApi> inner, fake::FakeGpus* gpus,
-               const GateMistake& mistake)
-      : ForwardingKernels(std::move(inner)), gpus_(*gpus), mistake_(mistake) {}
+               const GateMistake& mistake, Hold* hold)
+      : ForwardingKernels(std::move(inner)),
+        gpus_(*gpus),
+        mistake_(mistake),
+        hold_(hold) {}
+
+  Result WriteStepRecord(const kernels::GateContext& context,
+                         kernels::FiniteCheck* norm,
+                         kernels::StepRecord* record,
+                         StreamHandle stream) override {
+    const Result launched =
+        ForwardingKernels::WriteStepRecord(context, norm, record, stream);
+    if (hold_ == nullptr || records_++ != hold_->step) return launched;
+    gpus_.StallUntil(stream, [hold = hold_] {
+      hold->begun = true;
+      return hold->over.load();
+    });
+    return launched;
+  }
 
   Result GateStep(const kernels::GateContext& context,
                   const kernels::StepRecord* own,
@@ -82,51 +107,61 @@ class MistakenGate final : public fake::ForwardingKernels {
  private:
   fake::FakeGpus& gpus_;
   const GateMistake mistake_;
+  Hold* const hold_;
+  uint64_t records_ = 0;
 };
 
 // With odd seeds each rank submits from a buffer, so the update may be enqueued
 // before the host knows the verdict; else gradients are in their views, and the
 // host waits for the verdict if there is one set of buckets. The update adds
 // w's gradient to the weights. With every other pair of seeds it is a mean of
-// gradients that are twice as large.
+// gradients that are twice as large. With one seed in three the rank fails
+// between its record and the gather: an aborted gather may send the record, and
+// the other rank passes alone.
 class EndingJob {
  public:
   EndingJob(const GateMistake& mistake, int run_ahead, uint64_t seed)
       : mistake_(mistake),
         run_ahead_(run_ahead),
         seed_(seed),
+        random_(seed),
+        end_(random_() % 3),
+        first_(static_cast<int>(random_() % kRanks)),
+        hold_{.step = end_},
         backend_(seed,
-                 [this](int, transport::nccl::Tables* tables) {
+                 [this](int rank, transport::nccl::Tables* tables) {
+                   const bool holds = fails_in_between() && rank == first_;
                    tables->kernels = std::make_shared<MistakenGate>(
-                       tables->kernels, &backend_.gpus(), mistake_);
+                       tables->kernels, &backend_.gpus(), mistake_,
+                       holds ? &hold_ : nullptr);
                  }),
         job_(&backend_, OptionsFor(mistake.compute, run_ahead)) {}
 
   // What is wrong, in words.
   std::string Run() {
     if (!plan::EndsByRecords(job_.plan())) Post("the host decides");
-    std::mt19937_64 random(seed_);
-    const uint64_t end = random() % 3;
-    const int first = static_cast<int>(random() % kRanks);
-    const bool is_late = random() % 2 == 0;
-    const uint64_t turns = random() % 300;
-    const uint64_t later = random() % 300;
+    const bool is_late = random_() % 2 == 0 && !fails_in_between();
+    const uint64_t turns = random_() % 300;
+    const uint64_t later = random_() % 300;
     std::latch near_the_end(kRanks);
     std::thread failure([&] {
       // After a mistake a rank may wait for a verdict before it is near.
       const absl::Time by = absl::Now() + absl::Seconds(10);
-      while (!near_the_end.try_wait() && absl::Now() < by) {
+      while (!(fails_in_between() ? hold_.begun.load()
+                                  : near_the_end.try_wait()) &&
+             absl::Now() < by) {
         std::this_thread::yield();
       }
       Turn(turns);
-      job_.engine(first).Abort(absl::AbortedError("this rank has failed"));
+      job_.engine(first_).Abort(absl::AbortedError("this rank has failed"));
+      hold_.over = true;
       has_failed_ = true;
-      if (is_late) AwaitMove(1 - first, end);
+      if (is_late || fails_in_between()) AwaitMove(1 - first_, end_);
       Turn(later);
       job_.AbortAll(absl::AbortedError("over"));
     });
     job_.Run([&](int rank, Engine&) {
-      Train(rank, end, is_late && rank != first, is_late && rank == first,
+      Train(rank, end_, is_late && rank != first_, is_late && rank == first_,
             near_the_end);
     });
     failure.join();
@@ -158,6 +193,7 @@ class EndingJob {
   }
   bool in_views() const { return seed_ % 2 == 0; }
   bool is_mean() const { return seed_ / 2 % 2 == 0; }
+  bool fails_in_between() const { return seed_ % 3 == 0; }
   bool waits_for_verdicts() const { return in_views() && run_ahead_ == 0; }
 
   void Post(const std::string& what) {
@@ -278,6 +314,10 @@ class EndingJob {
   const GateMistake mistake_;
   const int run_ahead_;
   const uint64_t seed_;
+  std::mt19937_64 random_;
+  const uint64_t end_;  // the step in which a rank fails
+  const int first_;     // the rank
+  Hold hold_;
   Mutex mutex_;
   std::string said_ ABSL_GUARDED_BY(mutex_);
   protocol::EpochReport reports_[kRanks];
