@@ -252,13 +252,15 @@ void Executor::SetOwner(plan::LaneKind kind, LaneOwner* owner) {
   }
 }
 
-void Executor::BeginRun() {
+void Executor::BeginRun(const Event& free) {
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
   for (size_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (program_->lanes()[lane].planned->kind == plan::LaneKind::kPipeline) {
-      BeginStep(lane);
+    if (program_->lanes()[lane].planned->kind != plan::LaneKind::kPipeline) {
+      continue;
     }
+    BeginStep(lane);
+    if (!lanes_[lane].units.empty()) Add(free, &lanes_[lane].units[0].events);
   }
   running_ = true;
 }

@@ -122,8 +122,8 @@ class Executor {
   void SetOwner(plan::LaneKind kind, LaneOwner* owner);
 
   // The pipeline runs between BeginRun and EndRun. BeginRun resets what the
-  // previous run launched.
-  void BeginRun();
+  // previous run launched. No message begins before `free`.
+  void BeginRun(const Event& free = Event());
   void EndRun();
   // When the pipeline may run, and its position.
   PipelineRun& pipeline_run() { return pipeline_run_; }

@@ -1,5 +1,7 @@
 #include "client/executor/pipeline_run.h"
 
+#include <utility>
+
 namespace lockstep::executor {
 
 void PipelineRun::Require() {
@@ -7,7 +9,19 @@ void PipelineRun::Require() {
   required_ = true;
 }
 
-absl::Status PipelineRun::Begin() {
+void PipelineRun::SetMayBegin(MayBegin may_begin) {
+  MutexLock lock(&mutex_);
+  may_begin_ = std::move(may_begin);
+}
+
+absl::Status PipelineRun::Begin(Stream* stream) {
+  MayBegin may_begin;
+  {
+    MutexLock lock(&mutex_);
+    may_begin = may_begin_;
+  }
+  const absl::Status may = may_begin ? may_begin(stream) : absl::OkStatus();
+  if (!may.ok()) return may;
   MutexLock lock(&mutex_);
   if (state_ == State::kRunning) {
     return absl::FailedPreconditionError(

@@ -8,11 +8,13 @@
 #ifndef LOCKSTEP_CLIENT_EXECUTOR_PIPELINE_RUN_H_
 #define LOCKSTEP_CLIENT_EXECUTOR_PIPELINE_RUN_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "lockstep/stream.h"
 #include "plan/ir.h"
 
 namespace lockstep::executor {
@@ -22,8 +24,15 @@ class PipelineRun {
   // Call if the rank has a pipeline: Finish then requires a run.
   void Require();
 
-  // FailedPrecondition during a run, and after the run of this step.
-  absl::Status Begin();
+  // Whether a run whose stages work on the stream may begin, or on the host if
+  // it is null. May wait for the verdict of the step before.
+  using MayBegin = std::function<absl::Status(Stream*)>;
+  // Null: the steps have no verdicts.
+  void SetMayBegin(MayBegin may_begin);
+
+  // FailedPrecondition during a run, and after the run of this step; errors of
+  // MayBegin.
+  absl::Status Begin(Stream* stream);
   void End();
 
   // FailedPrecondition if Finish must not be called: during a run, or without
@@ -48,6 +57,7 @@ class PipelineRun {
   enum class State { kNotBegun, kRunning, kOver };
 
   mutable Mutex mutex_;
+  MayBegin may_begin_ ABSL_GUARDED_BY(mutex_);
   bool required_ ABSL_GUARDED_BY(mutex_) = false;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kNotBegun;
   const plan::Task* task_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -56,6 +56,7 @@ Engine::Engine(EngineOptions options)
 // Between two steps there is nothing to abort, and a peer may still be reading
 // this rank's contribution to the last verdict.
 Engine::~Engine() {
+  executor_.pipeline_run().SetMayBegin(nullptr);
   Rest();
   gate_.Open();
   if (replays_ != nullptr) replays_->Stop();
@@ -135,6 +136,8 @@ absl::Status Engine::Prepare() {
     return registered;
   BeginOverlap();
   if (negotiates()) MakePassLane();
+  executor_.pipeline_run().SetMayBegin(
+      [this](Stream* stream) { return MayBegin(stream); });
   return executor_.Adopt(versions_->current().program());
 }
 

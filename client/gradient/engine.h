@@ -331,6 +331,9 @@ class Engine {
   absl::Status CountLeaves(const Layout& layout);
   absl::Status RegisterBuckets();
 
+  // Whether a step on the stream may begin, or on the host if it is null. Waits
+  // for the verdict of the step before.
+  absl::Status MayBegin(Stream* stream);
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
   // Announces an empty pass if the caller began none.

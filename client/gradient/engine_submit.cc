@@ -318,6 +318,14 @@ absl::Status Engine::ZeroNow(const std::vector<int>& parameters) {
   });
 }
 
+absl::Status Engine::MayBegin(Stream* stream) {
+  if (stream != nullptr) AwaitStepBefore();
+  MutexLock lock(&mutex_);
+  if (absl::Status may = MayStep(); !may.ok()) return may;
+  const bool waits = stream == nullptr && steps_.count() > 0;
+  return waits ? NotWaitedFor() : absl::OkStatus();
+}
+
 absl::Status Engine::NotWaitedFor() {
   return absl::FailedPreconditionError(
       "the verdict of the step before was not waited for");

@@ -56,18 +56,17 @@ Handoffs::Handoffs(const plan::RankPlan& rank, const PipelineSpec& spec,
   }
 }
 
-absl::Status Handoffs::Prepare(const Activation& output,
+absl::Status Handoffs::Prepare(const Activation& output, const Event& free,
                                const Buffers::Allocate& allocate) {
   for (auto& [boundary, slots] : slots_) {
     const Activation& type = boundary == last_boundary_ ? output : slots.type;
-    if (absl::Status made = Make(type, allocate, slots); !made.ok()) {
-      return made;
-    }
+    absl::Status made = Make(type, free, allocate, slots);
+    if (!made.ok()) return made;
   }
   return absl::OkStatus();
 }
 
-absl::Status Handoffs::Make(const Activation& type,
+absl::Status Handoffs::Make(const Activation& type, const Event& free,
                             const Buffers::Allocate& allocate, Slots& slots) {
   const auto make = [&](const Activation& activation, auto& parts) {
     parts.clear();
@@ -88,7 +87,8 @@ absl::Status Handoffs::Make(const Activation& type,
   };
   for (Pair& pair : slots.pairs) {
     if (is_made(pair)) continue;
-    absl::Status made = make(type, pair.output);
+    absl::Status made = free.Wait();
+    if (made.ok()) made = make(type, pair.output);
     if (made.ok()) made = make(GradientOf(type), pair.gradient);
     if (!made.ok()) return made;
   }

@@ -23,6 +23,7 @@
 #include "client/pipeline/buffers.h"
 #include "lockstep/arena.h"
 #include "lockstep/pipeline_stage.h"
+#include "lockstep/stream.h"
 #include "plan/ir.h"
 
 namespace lockstep::pipeline {
@@ -33,8 +34,9 @@ class Handoffs {
   Handoffs(const plan::RankPlan& rank, const PipelineSpec& spec, int stages);
 
   // Allocates the memory that is missing. `output` is the type of the last
-  // stage's output; ignored on other ranks.
-  absl::Status Prepare(const Activation& output,
+  // stage's output; ignored on other ranks. Memory of another type than before
+  // is replaced, once `free` is complete.
+  absl::Status Prepare(const Activation& output, const Event& free,
                        const Buffers::Allocate& allocate);
 
   // Whether both sides of `boundary` are on this rank: that stage and the next,
@@ -55,7 +57,7 @@ class Handoffs {
     Activation type;
   };
 
-  static absl::Status Make(const Activation& type,
+  static absl::Status Make(const Activation& type, const Event& free,
                            const Buffers::Allocate& allocate, Slots& slots);
 
   std::map<int, Slots> slots_;  // by boundary

@@ -18,8 +18,11 @@ class Pipeline::Impl {
         rank_(plan.rank),
         executor_(std::move(plan.executor)) {}
 
+  // The session ends the wait if peers are lost.
   ~Impl() {
-    if (runner_ != nullptr) session_.RemoveWatch(watch_);
+    if (runner_ == nullptr) return;
+    runner_->AwaitLastRun();
+    session_.RemoveWatch(watch_);
   }
 
   absl::Status Begin() {

@@ -30,7 +30,10 @@ Runner::Runner(RunnerOptions options)
 
 Runner::~Runner() {
   options_.executor->SetOwner(plan::LaneKind::kPipeline, nullptr);
+  AwaitLastRun();
 }
+
+void Runner::AwaitLastRun() { last_run_.Wait().IgnoreError(); }
 
 absl::Status Runner::Prepare() {
   std::set<int> stages;
@@ -157,9 +160,10 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   if (absl::Status failed = failure(); !failed.ok()) return failed;
   if (absl::Status wrong = Judge(step); !wrong.ok()) return wrong;
   executor::PipelineRun& pipeline_run = options_.executor->pipeline_run();
-  if (absl::Status may = pipeline_run.Begin(); !may.ok()) return may;
+  if (absl::Status may = pipeline_run.Begin(step.stream); !may.ok()) return may;
   const absl::Cleanup end = [&pipeline_run] { pipeline_run.End(); };
-  absl::Status made = handoffs_->Prepare(step.output, options_.allocate);
+  absl::Status made =
+      handoffs_->Prepare(step.output, last_run_, options_.allocate);
   if (!made.ok()) return Report(made);
   {
     MutexLock lock(&mutex_);
@@ -178,9 +182,10 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
                .executor = *options_.executor},
               step);
   step_ = &step;
-  options_.executor->BeginRun();
+  BeginBehindLastRun(step.stream);
   absl::StatusOr<double> loss = run.Run();
   options_.executor->EndRun();
+  last_run_ = run.over();
   if (loss.ok()) return loss;
   int communicator = run.failed_communicator();
   {
@@ -192,12 +197,21 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
                                  : Explained(communicator, loss.status());
   // Launched transfers still use the buffers: abort them, then wait for them.
   Abort(error);
-  Drain();
+  Drain(step.stream);
   return failure();
 }
 
-void Runner::Drain() {
-  if (step_->stream != nullptr) step_->stream->Record().Wait().IgnoreError();
+void Runner::BeginBehindLastRun(Stream* stream) {
+  if (stream == nullptr) {
+    AwaitLastRun();
+  } else {
+    stream->WaitFor(last_run_);
+  }
+  options_.executor->BeginRun(last_run_);
+}
+
+void Runner::Drain(Stream* stream) {
+  if (stream != nullptr) stream->Record().Wait().IgnoreError();
   for (size_t lane = 0; lane < mine_.lanes.size(); ++lane) {
     if (mine_.lanes[lane].kind != plan::LaneKind::kPipeline) continue;
     options_.executor->Synchronize(static_cast<int>(lane));

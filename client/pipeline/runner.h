@@ -18,12 +18,17 @@
 //
 // If the stages run on a stream (Step::stream), the host does not block:
 // messages and the stream wait for each other by events. The launches and their
-// order are the same; the host runs ahead of them.
+// order are the same; the host runs ahead of them, also of the end of the step:
+//
+//   stages' stream  ... B1 ── waits for the lanes ─▶ last_run_
+//   lanes           ... send B1            │           │
+//   the next run    its stream and lanes begin behind  ◀┘
 //
 // Threads: Run from one thread; Abort from any.
 // Errors:  a failed callback or transfer ends the runner: this Run and every
 //          later one return the first error. The message names stage,
-//          micro-batch and the callback's error.
+//          micro-batch and the callback's error. A transfer that fails behind
+//          the return of its Run is an error of the verdict's.
 
 #ifndef LOCKSTEP_CLIENT_PIPELINE_RUNNER_H_
 #define LOCKSTEP_CLIENT_PIPELINE_RUNNER_H_
@@ -75,6 +80,9 @@ class Runner final : public executor::LaneOwner {
   // InvalidArgument, with nothing run, for a Step that does not fit the plan.
   absl::StatusOr<double> Run(const Step& step);
 
+  // Waits until nothing that Run has launched uses the buffers.
+  void AwaitLastRun();
+
   // Ends the runner: all waiting calls return `cause`.
   void Abort(const absl::Status& cause);
 
@@ -95,7 +103,11 @@ class Runner final : public executor::LaneOwner {
   absl::Status Report(const absl::Status& error);
   absl::Status Explained(int communicator, const absl::Status& error);
   absl::Status failure();
-  void Drain();
+  // What is launched from then on does not use the buffers before the last run
+  // is over.
+  void BeginBehindLastRun(Stream* stream);
+  // Waits until nothing that was launched uses the buffers.
+  void Drain(Stream* stream);
 
   executor::Operands OperandsOf(plan::TransferRef ref,
                                 const plan::Transfer& transfer) override;
@@ -113,6 +125,7 @@ class Runner final : public executor::LaneOwner {
   // By task: the messages that follow it.
   std::vector<std::vector<plan::TransferRef>> followers_;
   const Step* step_ = nullptr;  // while it runs
+  Event last_run_;              // the end of the last one, on its stream
 
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

@@ -51,19 +51,20 @@ absl::StatusOr<double> StepRun::Run() {
   return loss_;
 }
 
-// Waits for all transfers, since the next step overwrites the buffers.
+// All transfers: the next step overwrites the buffers. A lane has one stream,
+// so its last transfer stands for the others.
 absl::Status StepRun::EndStep() {
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
     const plan::Lane& planned = context_.rank.lanes[lane];
-    if (planned.kind != plan::LaneKind::kPipeline) continue;
-    for (size_t i = 0; i < planned.transfers.size(); ++i) {
-      absl::Status over =
-          AwaitOnHost({static_cast<int>(lane), static_cast<int>(i)});
-      if (!over.ok()) return over;
+    if (planned.kind != LaneKind::kPipeline || planned.transfers.empty()) {
+      continue;
     }
+    const int last = static_cast<int>(planned.transfers.size()) - 1;
+    absl::Status over = Await({static_cast<int>(lane), last});
+    if (!over.ok()) return over;
   }
-  if (step_.stream == nullptr) return absl::OkStatus();
-  return step_.stream->Record().Wait();
+  if (step_.stream != nullptr) over_ = step_.stream->Record();
+  return absl::OkStatus();
 }
 
 // --- Transfers --------------------------------------------------------------

@@ -38,8 +38,11 @@ class StepRun {
   StepRun(const StepContext& context, const Step& step);
 
   // Returns the weighted loss. Errors of a callback or a transfer, with stage
-  // and micro-batch.
+  // and micro-batch. On a stream: of those transfers that have failed so far.
   absl::StatusOr<double> Run();
+
+  // After Run: behind all tasks and transfers. Complete without a stream.
+  const Event& over() const { return over_; }
 
   // After an error: whether only this rank failed, as in a callback.
   bool failed_here() const { return failed_here_; }
@@ -56,8 +59,6 @@ class StepRun {
   int PeerIn(const plan::Transfer& transfer) const;
   absl::StatusOr<Event> Launched(plan::TransferRef ref);
   absl::Status StatusOf(plan::TransferRef ref);
-  // Orders the stages' next work after everything that was awaited.
-
   absl::Status Do(int number);
   absl::Status MarkFollowers(int number);
   absl::Status EndStages(const std::vector<int>& stages);
@@ -88,6 +89,7 @@ class StepRun {
   // micro-batch.
   std::vector<std::vector<int>> gradient_task_;
   double loss_ = 0;
+  Event over_;
   bool failed_here_ = false;
   int failed_communicator_ = -1;
 };

@@ -17,11 +17,11 @@
 //
 // Run computes the forward and backward passes of all micro-batches in the
 // order of the schedule, while activations and gradients are sent between the
-// stages. It returns once all work of this rank in the step is done. The
-// gradients of a stage are complete when on_stage_done is called. If a rank has
-// several stages and registers each parameter with its stage
-// (ParameterOptions::stage), on_stage_done is called for each stage as soon as
-// it is done, while the other stages still compute.
+// stages. It returns once all work of this rank in the step is done or, with a
+// stream, enqueued. The gradients of a stage are complete when on_stage_done is
+// called. If a rank has several stages and registers each parameter with its
+// stage (ParameterOptions::stage), on_stage_done is called for each stage as
+// soon as it is done, while the other stages still compute.
 //
 // Create allocates the memory of all messages: buffer_bytes, which the plan
 // determines. docs/pipeline.md has schedules and timelines.
@@ -30,15 +30,20 @@
 // TensorViews are in device memory. Stages that enqueue their work on a stream
 // and return before it is done pass that stream (PipelineStep::stream).
 // Messages and stage work are then ordered on the device, and kernels that a
-// callback enqueues run after the work that they need. A HostStream does the
-// same for host memory. The loss value is in host memory: Loss waits for it, or
-// returns 0 and keeps it on the device.
+// callback enqueues run after the work that they need. Run does not wait for
+// the device: the next step is ordered behind this one, also on another stream.
+// It waits for the verdict of the step before, as Submit does
+// (gradient_sync.h). A HostStream does the same for host memory. The loss value
+// is in host memory: Loss waits for it, or returns 0 and keeps it on the
+// device.
 //
 // Threads:   Run is called from one thread, which may be GradientSync's.
 // Ownership: the session must outlive this object.
 // Errors:    a failing stage or loss ends the epoch: every rank gets this rank,
 //            stage, micro-batch and message. A failing transfer ends it with
-//            its cause (Session::status). Run returns that error from then on.
+//            its cause (Session::status); with a stream that may be after Run
+//            has returned, and then Finish returns it. Run returns that error
+//            from then on.
 
 #ifndef LOCKSTEP_PIPELINE_H_
 #define LOCKSTEP_PIPELINE_H_
@@ -57,7 +62,9 @@ namespace lockstep {
 
 class Session;
 
-// One step. The caller owns everything in it until Run returns.
+// One step. The caller owns everything in it until Run returns, and with a
+// stream what the work on it uses, as well as the memory of `shared`, until the
+// stream has run it.
 struct PipelineStep {
   // The rank's stages, in the order of Pipeline::stages.
   std::vector<PipelineStage*> stages;
@@ -89,7 +96,8 @@ class LOCKSTEP_EXPORT Pipeline {
   // FailedPrecondition (the spec has no pipeline, Seal was not called, a second
   // Pipeline of the session), ResourceExhausted, those of the device.
   static absl::StatusOr<std::unique_ptr<Pipeline>> Create(Session& session);
-  // Waits until the executor no longer uses this rank's message buffers.
+  // Waits until this rank's message buffers are no longer used, also by work on
+  // a stream.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -102,7 +110,9 @@ class LOCKSTEP_EXPORT Pipeline {
   // Returns the weighted sum of the losses on the rank of the last stage, 0 on
   // other ranks. Errors without effect: InvalidArgument (a step that does not
   // match the plan, a stream of another kind than the job's memory),
-  // FailedPrecondition (during another Run, or twice before Finish).
+  // FailedPrecondition (during another Run, twice before Finish, or before the
+  // verdict of the step before was waited for), Cancelled (behind the last
+  // step).
   absl::StatusOr<double> Run(const PipelineStep& step);
 
  private:

@@ -243,6 +243,32 @@ TEST_F(ExecutorTest, APipelineLaneIsLaunchedInARunOnly) {
   EXPECT_THAT(Ran(), ElementsAre(1, 9, 2, 3, 13, 8, 1, 9, 2, 3, 13, 8));
 }
 
+// The run before may use the buffers on a device, and the verdict stands behind
+// its messages.
+TEST_F(ExecutorTest, NoMessageBeginsBeforeItsBuffersAreFree) {
+  At(1, 0).after_task = -1;
+  ASSERT_EQ(Begin(), absl::OkStatus());
+  HostStream last_run;
+  std::promise<void> free;
+  last_run.Enqueue([freed = free.get_future().share()] {
+    freed.wait();
+    return absl::OkStatus();
+  });
+  executor_->BeginRun(last_run.Record());
+  const absl::StatusOr<Event> message = executor_->Launched({1, 0});
+  ASSERT_TRUE(message.ok()) << message.status();
+  executor_->EndRun();
+  executor_->EndStep();
+  for (const TransferRef& ref : {TransferRef{0, 0}, {0, 1}, {0, 2}, kVerdict}) {
+    Ready(ref);
+  }
+  EXPECT_TRUE(absl::IsDeadlineExceeded(message->Wait(absl::Milliseconds(20))));
+  while (recorder_.calls().size() < 4) std::this_thread::yield();
+  EXPECT_EQ(recorder_.calls().size(), 4u) << "the message and the gradients";
+  free.set_value();
+  EXPECT_THAT(Ran(), ElementsAre(9, 1, 2, 3, 13, 8));
+}
+
 // The launch order has the gradients before the message.
 TEST_F(ExecutorTest, InOneOrderAMessageWaitsForGradientsBeforeIt) {
   ASSERT_EQ(Begin(/*one_order=*/true), absl::OkStatus());

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "lockstep/captured_step.h"
@@ -157,9 +158,17 @@ class JobWorker {
       absl::Status done = Step(step, **sync, **pipeline, stages, seen);
       if (!done.ok()) return done;
     }
+    if (runs_behind_the_last) {
+      EXPECT_EQ(Step(kSteps, **sync, **pipeline, stages, seen).code(),
+                absl::StatusCode::kCancelled);
+    }
     return absl::OkStatus();
   }
 
+  // The data ends with the last step; a run behind it is refused.
+  bool runs_behind_the_last = false;
+  // Gives up behind the run of this step, while the device works at it.
+  int leaves_behind_run = -1;
   // Stages whose gradients the worker does not submit.
   std::vector<int> forgets;
   // How the worker uses the parameter that two stages share.
@@ -239,15 +248,24 @@ class JobWorker {
     if (calls_out_of_turn) {
       ExpectRefused(sync.Finish().status(), "Finish without Pipeline::Run");
     }
-    const Enqueued enqueued(work, site_);
+    const Enqueued enqueued(work, site_, /*waits_for_losses=*/false);
+    // The stream uses it, the stages and the loss.
+    const absl::Cleanup synchronize = [this] {
+      if (site_ != nullptr) site_->stream().Synchronize().IgnoreError();
+    };
     const absl::StatusOr<double> ran = pipeline.Run(enqueued.step());
     if (!ran.ok()) return ran.status();
+    if (step == leaves_behind_run) {
+      return absl::DataLossError("a batch cannot be read");
+    }
     if (calls_out_of_turn) {
       ExpectRefused(pipeline.Run(work).status(), "a second time in one step");
     }
-    seen.losses.push_back(*ran);
-    const auto verdict = sync.Finish({.samples = 1});
+    const bool more_data = !runs_behind_the_last || step + 1 < kSteps;
+    const auto verdict = sync.Finish({.samples = 1, .more_data = more_data});
     if (!verdict.ok()) return verdict.status();
+    seen.losses.push_back(
+        site_ == nullptr ? *ran : enqueued.loss().sum() / kMicroBatches);
     std::vector<Matrix>& gradients = seen.gradients.emplace_back();
     for (const ParameterId id : ids_) {
       if (id.index < 0) {
@@ -331,10 +349,11 @@ class JobWorker {
 
 // Expects that the four workers' losses and gradients equal those of the model
 // in one process: each replica on its samples, averaged over the two.
-inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job) {
+inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job,
+                             int steps = kSteps) {
   const int stages = 2 * job.virtual_stages;
   const std::vector<double> weights(kMicroBatches, 1.0 / kMicroBatches);
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     std::vector<Outcome> alone;
     for (const int replica : {0, 1}) {
       alone.push_back(

@@ -37,6 +37,9 @@ class GpuSite final : public Worksite {
     gpus_.LaunchKernel(ready, std::move(work));
     return absl::OkStatus();
   }
+  void StallUntil(std::function<bool()> open) override {
+    gpus_.StallUntil(stream_->handle(), std::move(open));
+  }
   void* Reach(void* at) override { return gpus_.Reach(at); }
 
  private:
@@ -91,11 +94,15 @@ class PipelineFakeGpuTest : public testing::Test {
     JobWorker worker(spec, /*fails_at=*/-1, &site);
     worker.forgets = std::move(forgets);
     worker.tries_capture = tries_capture_;
+    worker.runs_behind_the_last = runs_behind_the_last_;
+    if (number == 0) worker.leaves_behind_run = leaves_behind_run_;
     absl::Status trained = worker.Train(**session, seen);
     return trained.ok() ? (*session)->Leave() : trained;
   }
 
   bool tries_capture_ = false;
+  bool runs_behind_the_last_ = false;
+  int leaves_behind_run_ = -1;  // worker 0
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> incarnations_ = 0;
   session::CoreServer server_{clock_.get()};
@@ -109,6 +116,18 @@ TEST_P(EverySchedule, TrainsAsOneProcessWithOneResidentOperation) {
   const std::vector<Seen> all = Run(GetParam());
   for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
   ExpectOneProcess(all, GetParam());
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+// The messages of its run are on the device, and peers may wait for them.
+TEST_P(EverySchedule, WhoLeavesBehindItsRunEndsTheStepOfAll) {
+  leaves_behind_run_ = 1;
+  const std::vector<Seen> all = Run(GetParam());
+  for (const Seen& seen : all) {
+    EXPECT_FALSE(seen.status.ok());
+    EXPECT_EQ(seen.gradients.size(), 1u);
+  }
+  ExpectOneProcess(all, GetParam(), /*steps=*/1);
   EXPECT_THAT(gpus_.violations(), IsEmpty());
 }
 
@@ -133,6 +152,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(PipelineFakeGpuTest, AGraphCannotHoldAStep) {
   tries_capture_ = true;
+  const Job job{"nccl", PipelineSchedule::kOneFOneB};
+  const std::vector<Seen> all = Run(job);
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, job);
+}
+
+TEST_F(PipelineFakeGpuTest, NoRunBeginsBehindTheLastStep) {
+  runs_behind_the_last_ = true;
   const Job job{"nccl", PipelineSchedule::kOneFOneB};
   const std::vector<Seen> all = Run(job);
   for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());

@@ -4,6 +4,8 @@
 #define LOCKSTEP_TESTS_CLIENT_PIPELINE_PIPELINE_WORLD_H_
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +16,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/mutex.h"
 #include "client/pipeline/runner.h"
 #include "gtest/gtest.h"
@@ -33,8 +37,8 @@ class Network {
  public:
   virtual ~Network() = default;
   virtual transport::Transport& at(int rank) = 0;
-  // Null: the rank's stages compute synchronously.
-  virtual Worksite* SiteOf(int) { return nullptr; }
+  // Null: the rank's stages compute synchronously. `other`: a second one.
+  virtual Worksite* SiteOf(int, bool /*other*/ = false) { return nullptr; }
   // The memory of the rank's messages.
   virtual std::unique_ptr<Arena> MakeArena(int) { return MakePlainArena(); }
 };
@@ -119,6 +123,44 @@ class PipelineWorld {
     EXPECT_NEAR(loss, expected.loss, 1e-12 * (1 + std::abs(expected.loss)));
   }
 
+  // The host launches all of the steps before the device begins the first, on
+  // two streams in turn, and destroys the runners. They have no shared
+  // gradients and no weights. A step before connects the ranks.
+  void ExpectBackToBackEqualToOneProcess(int steps) {
+    std::vector<std::vector<StepAhead>> ahead(ranks_.size());
+    std::vector<std::vector<int>> stages;
+    for (const auto& rank : ranks_) stages.push_back(rank->runner->stages());
+    std::atomic<int> launched = 0;
+    const absl::Time by = absl::Now() + absl::Seconds(20);
+    std::atomic<bool> late = false;
+    const auto open = [&] {
+      if (launched == static_cast<int>(ranks_.size())) return true;
+      if (absl::Now() < by) return false;
+      late = true;
+      return true;
+    };
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        const int number = static_cast<int>(rank);
+        SiteOf(number)->StallUntil(open);
+        for (int step = 0; step < steps; ++step) {
+          Worksite* const site = SiteOf(number, /*other=*/step % 2 != 0);
+          ahead[rank].push_back(Launch(*ranks_[rank], step, site));
+        }
+        ++launched;
+        ranks_[rank]->runner = nullptr;
+        for (const bool other : {false, true}) {
+          EXPECT_EQ(SiteOf(number, other)->stream().Synchronize(),
+                    absl::OkStatus());
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_FALSE(late) << "a Run has waited for the device";
+    for (int step = 0; step < steps; ++step) ExpectStep(ahead, stages, step);
+  }
+
   TanhStage& Stage(int stage) {
     for (const auto& rank : ranks_) {
       const std::vector<int>& stages = rank->runner->stages();
@@ -161,6 +203,52 @@ class PipelineWorld {
     std::vector<int> stages_done;
     std::map<int, int> passes_at_end;  // over all its stages, by stage
   };
+
+  // A step that is on its stream.
+  struct StepAhead {
+    std::vector<std::unique_ptr<TanhStage>> stages;
+    std::unique_ptr<SquareLoss> loss;
+    std::unique_ptr<Enqueued> enqueued;
+  };
+
+  StepAhead Launch(Rank& rank, int number, Worksite* site) {
+    StepAhead ahead;
+    ahead.loss = std::make_unique<SquareLoss>();
+    ahead.loss->step = number;
+    Step step{.loss = ahead.loss.get(),
+              .output = {{{DType::kF64, {kSamples, kWidth}}}}};
+    for (const int stage : rank.runner->stages()) {
+      ahead.stages.push_back(std::make_unique<TanhStage>(Weight(stage)));
+      ahead.stages.back()->BeginStep(number, stage == 0);
+      step.stages.push_back(ahead.stages.back().get());
+    }
+    ahead.enqueued =
+        std::make_unique<Enqueued>(step, site, /*waits_for_losses=*/false);
+    EXPECT_EQ(rank.runner->Run(ahead.enqueued->step()).status(),
+              absl::OkStatus());
+    rank.executor->EndStep();
+    return ahead;
+  }
+
+  // `stages`: of each rank.
+  void ExpectStep(const std::vector<std::vector<StepAhead>>& ahead,
+                  const std::vector<std::vector<int>>& stages, int step) {
+    const int micro_batches = options_.shape.micro_batches;
+    const Outcome expected =
+        RunAlone(options_.shape.stages(), step,
+                 std::vector<double>(micro_batches, 1.0 / micro_batches),
+                 [this](int stage) { return Weight(stage); });
+    double loss = 0;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const StepAhead& done = ahead[rank][step];
+      loss += done.enqueued->loss().sum() / micro_batches;
+      for (size_t i = 0; i < done.stages.size(); ++i) {
+        ExpectNear(done.stages[i]->gradient(),
+                   expected.gradients[stages[rank][i]]);
+      }
+    }
+    EXPECT_NEAR(loss, expected.loss, 1e-12 * (1 + std::abs(expected.loss)));
+  }
 
   Matrix Weight(int stage) const {
     const bool tied = options_.shared && stage == options_.shape.stages() - 1;
@@ -231,9 +319,9 @@ class PipelineWorld {
     if (options_.network == nullptr) return transport::MakeHostDeviceContext();
     return *options_.network->at(rank).MakeDeviceContext();
   }
-  Worksite* SiteOf(int rank) {
+  Worksite* SiteOf(int rank, bool other = false) {
     return options_.network == nullptr ? nullptr
-                                       : options_.network->SiteOf(rank);
+                                       : options_.network->SiteOf(rank, other);
   }
 
   // Aborts all ranks with one cause, as the coordinator does.
@@ -310,7 +398,9 @@ class PipelineWorld {
     const absl::StatusOr<double> loss = rank.runner->Run(enqueued.step());
     rank.executor->EndStep();
     if (loss.ok()) rank.loss = *loss;
-    return loss.status();
+    Worksite* const site = SiteOf(rank.number);
+    const bool waits = loss.ok() && site != nullptr;
+    return waits ? site->stream().Synchronize() : loss.status();
   }
 
   const Options options_;

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "client/transport/nccl/cuda_stream.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/pipeline/pipeline_world.h"
@@ -31,10 +33,10 @@ class FakeGpuNetwork final : public Network {
   transport::Transport& at(int rank) override { return world_.at(rank); }
   fake::FakeGpus& gpus() { return world_.gpus(); }
 
-  Worksite* SiteOf(int rank) override {
+  Worksite* SiteOf(int rank, bool other) override {
     if (stages_ == Stages::kHost) return nullptr;
     MutexLock lock(&mutex_);
-    std::unique_ptr<Worksite>& site = sites_[rank];
+    std::unique_ptr<Worksite>& site = sites_[{rank, other}];
     if (site == nullptr) site = std::make_unique<Site>(&world_, rank);
     return site.get();
   }
@@ -54,6 +56,11 @@ class FakeGpuNetwork final : public Network {
       world_.Enqueue(*stream_, std::move(work));
       return absl::OkStatus();
     }
+    void StallUntil(std::function<bool()> open) override {
+      world_.gpus().StallUntil(
+          static_cast<transport::nccl::CudaStream&>(*stream_).handle(),
+          std::move(open));
+    }
     void* Reach(void* at) override { return world_.gpus().Reach(at); }
 
    private:
@@ -64,7 +71,8 @@ class FakeGpuNetwork final : public Network {
   fake::FakeGpuWorld world_;
   const Stages stages_;
   Mutex mutex_;
-  std::map<int, std::unique_ptr<Worksite>> sites_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<int, bool>, std::unique_ptr<Worksite>> sites_
+      ABSL_GUARDED_BY(mutex_);
 };
 
 using plan::ScheduleShape;
@@ -82,6 +90,9 @@ void RunEverySchedule(FakeGpuNetwork::Stages stages) {
     {
       PipelineWorld world({.shape = shape, .network = &network});
       for (const int step : {0, 1}) world.ExpectEqualToOneProcess(step);
+      if (stages == FakeGpuNetwork::Stages::kKernels) {
+        world.ExpectBackToBackEqualToOneProcess(/*steps=*/3);
+      }
     }
     EXPECT_THAT(network.gpus().violations(), testing::IsEmpty());
     if (testing::Test::HasFailure()) return;
@@ -92,7 +103,7 @@ TEST(RunnerNcclTest, EveryScheduleRunsWithOneResidentOperation) {
   RunEverySchedule(FakeGpuNetwork::Stages::kHost);
 }
 
-// The host launches a whole step ahead; the device keeps the order.
+// The host launches whole steps ahead; the device keeps the order.
 TEST(RunnerNcclTest, EveryScheduleRunsAsKernelsInDeviceMemory) {
   RunEverySchedule(FakeGpuNetwork::Stages::kKernels);
 }

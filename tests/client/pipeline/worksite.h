@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/pipeline/runner.h"
 #include "lockstep/pipeline_stage.h"
 #include "lockstep/stream.h"
@@ -21,6 +23,8 @@ class Worksite {
   virtual ~Worksite() = default;
   virtual Stream& stream() = 0;
   virtual absl::Status Enqueue(std::function<void()> work) = 0;
+  // Later work waits until `open` returns true.
+  virtual void StallUntil(std::function<bool()> open) = 0;
   // The address that work uses for the memory at `at`.
   virtual void* Reach(void* at) { return at; }
 
@@ -40,6 +44,12 @@ class HostSite final : public Worksite {
       return absl::OkStatus();
     });
     return absl::OkStatus();
+  }
+  void StallUntil(std::function<bool()> open) override {
+    stream_.Enqueue([open = std::move(open)] {
+      while (!open()) absl::SleepFor(absl::Milliseconds(1));
+      return absl::OkStatus();
+    });
   }
 
  private:
@@ -75,45 +85,58 @@ class EnqueuedStage final : public PipelineStage {
   Worksite& site_;
 };
 
-// Waits for the loss, which the host computes.
+// Waits for the loss, or returns 0 and adds it up.
 class EnqueuedLoss final : public PipelineLoss {
  public:
-  EnqueuedLoss(PipelineLoss* loss, Worksite* site)
-      : loss_(*loss), site_(*site) {}
+  EnqueuedLoss(PipelineLoss* loss, Worksite* site, bool waits)
+      : loss_(*loss), site_(*site), waits_(waits) {}
 
   absl::StatusOr<double> Loss(int m, TensorViews output,
                               TensorViews gradient) override {
-    double value = 0;
     absl::Status enqueued = site_.Enqueue(
-        [this, m, out = site_.Reach(output), d_out = site_.Reach(gradient),
-         &value] { value = *loss_.Loss(m, out, d_out); });
-    if (enqueued.ok()) enqueued = site_.stream().Record().Wait();
+        [this, m, out = site_.Reach(output), d_out = site_.Reach(gradient)] {
+          value_ = *loss_.Loss(m, out, d_out);
+          sum_ += value_;
+        });
     if (!enqueued.ok()) return enqueued;
-    return value;
+    if (!waits_) return 0;
+    absl::Status over = site_.stream().Record().Wait();
+    if (!over.ok()) return over;
+    return value_;
   }
+
+  // Without weights. Read it behind the stream.
+  double sum() const { return sum_; }
 
  private:
   PipelineLoss& loss_;
   Worksite& site_;
+  const bool waits_;
+  double value_ = 0;
+  double sum_ = 0;
 };
 
 // A step whose stages compute synchronously, or enqueue on a site.
 class Enqueued {
  public:
-  Enqueued(const PipelineStep& step, Worksite* site) : step_(step) {
+  Enqueued(const PipelineStep& step, Worksite* site,
+           bool waits_for_losses = true)
+      : step_(step) {
     if (site == nullptr) return;
     for (PipelineStage*& stage : step_.stages) {
       stages_.push_back(std::make_unique<EnqueuedStage>(stage, site));
       stage = stages_.back().get();
     }
     if (step_.loss != nullptr) {
-      loss_ = std::make_unique<EnqueuedLoss>(step_.loss, site);
+      loss_ =
+          std::make_unique<EnqueuedLoss>(step_.loss, site, waits_for_losses);
       step_.loss = loss_.get();
     }
     step_.stream = &site->stream();
   }
 
   const PipelineStep& step() const { return step_; }
+  const EnqueuedLoss& loss() const { return *loss_; }
 
  private:
   PipelineStep step_;
