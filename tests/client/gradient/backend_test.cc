@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/stream_rank.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -345,7 +346,7 @@ TEST_P(BackendTest, AnErrorEndsACallThatSubmitsSeveral) {
 // An abort at any time: a rank has applied exactly the steps that it reports as
 // passed, and ranks differ by at most one step.
 TEST_P(BackendTest, AnEndAtAnyMomentAppliesWhatItReports) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= (kUnderThreadSanitizer ? 8 : 20); ++seed) {
     Renew(seed);
     BackendJob job(backend(), {.parameters = kThree});
     std::mt19937_64 random(seed);

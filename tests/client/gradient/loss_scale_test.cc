@@ -24,6 +24,7 @@
 #include "tests/client/gradient/damaged_record.h"
 #include "tests/client/gradient/loss_model.h"
 #include "tests/support/inproc_world.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -212,7 +213,7 @@ class DeviceLossScaleTest : public testing::TestWithParam<Case> {
 
 TEST_P(DeviceLossScaleTest, ScalesAndWeightsAreThoseOfTheModel) {
   constexpr int kSteps = 40;
-  for (uint64_t seed = 1; seed <= 4; ++seed) {
+  for (uint64_t seed = 1; seed <= (kUnderThreadSanitizer ? 2 : 4); ++seed) {
     FakeGpuBackend backend(seed);
     BackendJob job(&backend, OptionsFor(ahead()));
     const std::vector<Overflow> overflows = RandomOverflows(seed, kSteps);
@@ -495,7 +496,7 @@ class LossScaleRollForwardTest
 
 TEST_P(LossScaleRollForwardTest, ARankThatIsBehindHasTheScaleOfTheOthers) {
   const auto [run_ahead, overflows_then] = GetParam();
-  for (uint64_t last = 0; last < 9; ++last) {
+  for (uint64_t last = 0; last < (kUnderThreadSanitizer ? 4 : 9); ++last) {
     FirstControl first = nullptr;
     FakeGpuBackend backend(last, [&](int, transport::nccl::Tables* tables) {
       tables->kernels = std::make_shared<DamagedRecord>(

@@ -13,6 +13,7 @@
 #include "tests/client/gradient/replay_rank.h"
 #include "tests/support/case_name.h"
 #include "tests/support/forwarding_tables.h"
+#include "tests/support/sanitizers.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -207,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Each, ReplayDrillTest,
                                          Event::kPause));
 
 TEST_P(ReplayDrillTest, NothingIsFound) {
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < (kUnderThreadSanitizer ? 4 : 12); ++seed) {
     EXPECT_EQ(ReplayDrill({.event = GetParam()}, seed).Run(), "")
         << "seed " << seed;
   }
