@@ -49,22 +49,7 @@
 // With more than kGateTile ranks a third kernel is before GateStep:
 // VerifyTiles, with a block for each tile of ranks (gate_tiles.h).
 //
-// A *replay* is a launch of a graph that the program captured and launches
-// itself (lockstep/replayed_steps.h). No host seals an input for it, or waits
-// for the one before. So what its record says is fixed with the graph
-// (`usual`), but for what the host posts at any time (ReplayBoard), and for
-// launches with an input. The gate decides what the host would have seen to:
-//
-//   pause              replays behind the step that all ranks hold it in are
-//                      void, while all hold that one
-//   save               until all ranks have acted on that step's verdict
-//   stop, drain, grow  for ever
-//   journal full       of any rank: void on all
-//
-// A void replay writes no entry, and of the gates that fail only the first. The
-// host sets `stop`, then reads `records`; the device writes `records`, then
-// reads `stop`: so a host that has seen as many gates as records knows that
-// nothing commits any more.
+// Graphs that the program launches itself are replays: step_replays.h.
 //
 // Work:    one block of threads; the device versions wait for nothing.
 // Bytes:   128 per rank read, 128 per rank written to pinned host memory.
@@ -87,49 +72,11 @@
 #include "kernels/finite_check.h"
 #include "kernels/host_device.h"
 #include "kernels/loss_scale.h"
+#include "kernels/step_record.h"
 #include "lockstep/command.h"
 #include "lockstep/verdict_scalars.h"
 
 namespace lockstep::kernels {
-
-// What one rank says of a step: 16 words, all-gathered as bytes.
-struct StepRecord {
-  enum Flag : uint64_t {
-    kMoreData = 1,
-    kPerSample = 2,
-    kHasMaxNorm = 4,
-    kHoldsRevision = 8,
-    kScalesLoss = 16,     // WriteStepRecord takes the scale from the device
-    kJournalFull = 32,    // of a replay: this rank cannot write an entry
-    kReplay = 64,         // a term: the program has launched it
-    kFirstCommand = 256,  // << IndexOf(command)
-  };
-
-  uint64_t id = 0;  // StepRecordId; of an input StepInputId
-  double norm_squared = 0;
-  uint64_t non_finite = 0;
-  double samples = 0;
-  uint64_t flags = 0;
-  uint64_t command_word = 0;
-  // The terms of the update: the same on all ranks, or no rank may update.
-  // With kScalesLoss WriteStepRecord replaces the inverse scale and sets the
-  // loss scale.
-  double inverse_scale = 1;
-  double max_norm = 0;  // with kHasMaxNorm
-  double step_seconds = 0;
-  uint64_t loss_scale = 0;       // a term: PackLossScale; 0: none
-  uint64_t loss_scale_rule = 0;  // a term: HashOf(rule); 0: none
-  // In replays: the entries whose verdicts the program has acted on, and the
-  // requests for a save that the rank has received.
-  uint64_t acted = 0;
-  uint64_t saves = 0;
-  uint64_t unused[2] = {};  // zero
-  uint64_t checksum = 0;    // ChecksumOf; last
-
-  bool operator==(const StepRecord&) const = default;
-};
-static_assert(sizeof(StepRecord) == 128);
-inline constexpr size_t kRecordWords = sizeof(StepRecord) / sizeof(uint64_t);
 
 // The state of an epoch on one device; zero-initialised but for `step`.
 struct StepControl {
@@ -191,20 +138,7 @@ LOCKSTEP_HD size_t StepEntryBytes(int world) {
          (static_cast<size_t>(world) + 1) * sizeof(StepRecord);
 }
 
-// What host and device tell each other about replays: in pinned memory, zeroed.
-struct ReplayBoard {
-  // --- Written by the host ---
-  uint64_t read = 0;  // entries of the journal that it has read
-  // Which of `said` counts. The other one is written first.
-  uint64_t slot = 0;
-  // Commands, `acted` and `saves`: sealed by PostReplays.
-  StepRecord said[2];
-  // --- Written by the device ---
-  uint64_t begun = 0;    // replays that have begun
-  uint64_t records = 0;  // those whose record is being written, or is
-  uint64_t gates = 0;    // those that are decided
-};
-
+struct ReplayBoard;  // step_replays.h
 struct TileSummary;  // gate_tiles.h
 
 // What the kernels need of an epoch's revision; captured with a graph.
@@ -247,16 +181,6 @@ struct GateContext {
 
 // --- Arithmetic that host and device share -----------------------------------
 
-// A word of a record or an entry, whose fields have other types.
-typedef uint64_t __attribute__((__may_alias__)) RecordWord;
-
-// The finaliser of splitmix64: every input bit moves every output bit.
-LOCKSTEP_HD uint64_t MixBits(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 LOCKSTEP_HD uint64_t StepInputId(const GateContext& context,
                                  uint64_t sequence) {
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
@@ -271,63 +195,6 @@ LOCKSTEP_HD uint64_t StepRecordId(const GateContext& context,
   constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
   const uint64_t h = StepInputId(context, control.sequence);
   return MixBits(h ^ (control.step + 4 * kGolden));
-}
-
-// `words`: words[0, count); `seed`: the rank, or the sequence.
-LOCKSTEP_HD uint64_t HashWords(const RecordWord* words, size_t count,
-                               uint64_t seed) {
-  uint64_t h = MixBits(seed + 0x9e3779b97f4a7c15u);
-  for (size_t i = 0; i < count; ++i) h = MixBits(h ^ words[i]) + i;
-  return h;
-}
-
-LOCKSTEP_HD const RecordWord* WordsOf(const StepRecord& record) {
-  return reinterpret_cast<const RecordWord*>(&record);
-}
-
-LOCKSTEP_HD uint64_t ChecksumOf(const StepRecord& record, int rank) {
-  return HashWords(WordsOf(record), kRecordWords - 1,
-                   static_cast<uint64_t>(rank));
-}
-
-// A part of StepEntry::records_hash. Another seed than the checksum's, whose
-// word would cancel the others.
-LOCKSTEP_HD uint64_t HashInJournal(const StepRecord& record, uint64_t rank) {
-  return HashWords(WordsOf(record), kRecordWords, ~rank);
-}
-
-// A record that no rank accepts.
-LOCKSTEP_HD void Invalidate(StepRecord* record) {
-  record->checksum = ~record->checksum;
-}
-
-LOCKSTEP_HD bool IsValid(const StepRecord& record, int rank, uint64_t id) {
-  return record.id == id && record.checksum == ChecksumOf(record, rank);
-}
-
-LOCKSTEP_HD bool SameTerms(const StepRecord& a, const StepRecord& b) {
-  constexpr uint64_t kTerms = StepRecord::kPerSample | StepRecord::kHasMaxNorm |
-                              StepRecord::kScalesLoss | StepRecord::kReplay;
-  const RecordWord* const x = WordsOf(a);
-  const RecordWord* const y = WordsOf(b);
-  return (a.flags & kTerms) == (b.flags & kTerms) && x[6] == y[6] &&
-         x[7] == y[7] && a.loss_scale == b.loss_scale &&
-         a.loss_scale_rule == b.loss_scale_rule;
-}
-
-// Never 0: a scale is positive.
-LOCKSTEP_HD uint64_t PackLossScale(const LossScale& scale) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &scale.scale, sizeof bits);
-  return uint64_t{scale.steps_without_overflow} << 32 | bits;
-}
-
-LOCKSTEP_HD LossScale LossScaleOf(const StepRecord& record) {
-  LossScale scale;
-  const auto bits = static_cast<uint32_t>(record.loss_scale);
-  std::memcpy(&scale.scale, &bits, sizeof bits);
-  scale.steps_without_overflow = static_cast<uint32_t>(record.loss_scale >> 32);
-  return scale;
 }
 
 // Whether the launch that runs uses the device's loss scale.
@@ -366,20 +233,6 @@ LOCKSTEP_HD StepEntry* EntryOf(const GateContext& context, uint64_t number) {
           StepEntryBytes(context.world));
 }
 
-LOCKSTEP_HD uint64_t FlagOf(Command command) {
-  return uint64_t{StepRecord::kFirstCommand} << (static_cast<int>(command) - 1);
-}
-
-// The commands that a rank holds: those with a number only if rank 0 has the
-// same (Verdict::Holds).
-LOCKSTEP_HD uint64_t CommandsOf(const StepRecord& record,
-                                const StepRecord& first) {
-  const uint64_t unnumbered = FlagOf(Command::kSave) | FlagOf(Command::kGrow);
-  const bool same =
-      record.command_word != 0 && record.command_word == first.command_word;
-  return record.flags & (same ? ~uint64_t{0} : unnumbered);
-}
-
 // Whether a replay changes nothing, on all ranks: all have the same records.
 LOCKSTEP_HD bool IsHeld(const GateContext& context, const StepEntry& entry,
                         const StepControl& control, const StepRecord& first) {
@@ -389,14 +242,6 @@ LOCKSTEP_HD bool IsHeld(const GateContext& context, const StepEntry& entry,
                       first.command_word == control.paused_by;
   return paused || entry.acted < control.act_on ||
          (entry.said & StepRecord::kJournalFull) != 0;
-}
-
-// An input of a replay: but for the clipping, which is fixed with the graph.
-LOCKSTEP_HD void TakeReplayInput(const GateContext& context,
-                                 const StepRecord& input, StepRecord* record) {
-  *record = input;
-  record->max_norm = context.usual.max_norm;
-  record->flags |= context.usual.flags & StepRecord::kHasMaxNorm;
 }
 
 // What the gate decides, once the entry's counts are known.
@@ -456,25 +301,6 @@ LOCKSTEP_HD void Advance(const GateContext& context, const StepEntry& entry,
   if (saves) control->act_on = control->entries;
 }
 
-// How often a record of a replay reads what the host has posted, at most: it
-// is torn only if the host has posted twice meanwhile.
-inline constexpr int kTriesToRead = 8;
-
-// The record of a replay: what is said once, as the host has said it last.
-// `said` and `read` are from the board.
-LOCKSTEP_HD void TakeSaid(const GateContext& context,
-                          const StepControl& control, const StepRecord& said,
-                          uint64_t read, StepRecord* record) {
-  record->flags |= said.flags | StepRecord::kReplay;
-  record->command_word = said.command_word;
-  record->acted = said.acted;
-  record->saves = said.saves;
-  // One entry is left to a gate that fails.
-  if (control.entries - read >= static_cast<uint64_t>(context.depth) - 1) {
-    record->flags |= StepRecord::kJournalFull;
-  }
-}
-
 // The scalars of an outcome. `record`: any valid record, for the terms. The
 // factors are those of Verdict::UpdateFactor, with the same bits.
 LOCKSTEP_HD VerdictScalars ScalarsOf(const StepEntry& entry,
@@ -513,26 +339,7 @@ void SealStepInput(const GateContext& context, uint64_t number,
 // device wrote before the entry is visible to the caller.
 const StepEntry* FindStepEntry(const GateContext& context, uint64_t number);
 
-// --- The host, of replays: beside the device ---
-
-// Copies `input` to its place, word by word.
-void PutStepInput(const StepRecord& input, StepRecord* to);
-// What all replays say from now on: `said` has flags of commands, their number,
-// `acted` and `saves`.
-void PostReplays(const GateContext& context, StepRecord said);
-// What the journal had until entry `read` may be overwritten.
-void NoteRead(ReplayBoard* board, uint64_t read);
-struct ReplayCounts {
-  uint64_t begun, records, gates;
-};
-// Never more gates than records, nor more records than begun. After a stop word
-// was set: a replay that is not among `records` commits nothing.
-ReplayCounts CountReplays(const ReplayBoard& board);
-
 // --- The twins of the device's kernels ---------------------------------------
-
-// At the begin of a replay, before its first transfer.
-void BeginReplay(const GateContext& context);
 
 // Writes this rank's record of the step in progress, and zeroes `norm`.
 void WriteStepRecord(const GateContext& context, FiniteCheck* norm,

@@ -1,5 +1,5 @@
 // Launches that the program makes of graphs that it captured itself, as the
-// host learns of them (kernels/step_gate.h, "replay").
+// host learns of them (kernels/step_replays.h).
 //
 //   program        launch ... launch ... launch             no call of this
 //   library device         [step k][step k + 1][void]...            decides

@@ -32,6 +32,7 @@
 #include "client/transport/device_context.h"
 #include "kernels/gate_tiles.h"
 #include "kernels/step_gate.h"
+#include "kernels/step_replays.h"
 #include "lockstep/arena.h"
 #include "protocol/ids.h"
 
@@ -126,7 +127,7 @@ class StepGate {
   // value: the gate has not run.
   std::optional<Outcome> Find(uint64_t launch, const StepId& step_id) const;
 
-  // --- Replays: launches by the program (kernels/step_gate.h) ---
+  // --- Replays: launches by the program (kernels/step_replays.h) ---
 
   // `revision`: of all replays. Fewer than `ends_below` ranks with more data:
   // later launches are void. With no step in flight. Errors of `compute`.

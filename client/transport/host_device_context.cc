@@ -13,6 +13,7 @@
 #include "kernels/reduce_pairs.h"
 #include "kernels/scale_and_check.h"
 #include "kernels/step_gate.h"
+#include "kernels/step_replays.h"
 #include "kernels/verdict_gate.h"
 
 namespace lockstep::transport {

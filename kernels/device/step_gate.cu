@@ -1,5 +1,6 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/step_gate.h"
+#include "kernels/step_replays.h"
 
 namespace lockstep::kernels::device {
 namespace {

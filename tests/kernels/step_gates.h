@@ -11,6 +11,7 @@
 
 #include "kernels/gate_tiles.h"
 #include "kernels/step_gate.h"
+#include "kernels/step_replays.h"
 
 namespace lockstep::kernels {
 

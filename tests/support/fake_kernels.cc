@@ -17,6 +17,7 @@
 #include "kernels/reduce_pairs.h"
 #include "kernels/scale_and_check.h"
 #include "kernels/step_gate.h"
+#include "kernels/step_replays.h"
 #include "kernels/strided_box.h"
 #include "kernels/verdict_gate.h"
 #include "tests/support/fake_cuda.h"
