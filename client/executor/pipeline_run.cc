@@ -14,13 +14,13 @@ void PipelineRun::SetMayBegin(MayBegin may_begin) {
   may_begin_ = std::move(may_begin);
 }
 
-absl::Status PipelineRun::Begin(Stream* stream) {
+absl::Status PipelineRun::Begin() {
   MayBegin may_begin;
   {
     MutexLock lock(&mutex_);
     may_begin = may_begin_;
   }
-  const absl::Status may = may_begin ? may_begin(stream) : absl::OkStatus();
+  const absl::Status may = may_begin ? may_begin() : absl::OkStatus();
   if (!may.ok()) return may;
   MutexLock lock(&mutex_);
   if (state_ == State::kRunning) {

@@ -14,7 +14,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
-#include "lockstep/stream.h"
 #include "plan/ir.h"
 
 namespace lockstep::executor {
@@ -24,15 +23,14 @@ class PipelineRun {
   // Call if the rank has a pipeline: Finish then requires a run.
   void Require();
 
-  // Whether a run whose stages work on the stream may begin, or on the host if
-  // it is null. May wait for the verdict of the step before.
-  using MayBegin = std::function<absl::Status(Stream*)>;
+  // Whether a run may begin. May wait for the verdict of the step before.
+  using MayBegin = std::function<absl::Status()>;
   // Null: the steps have no verdicts.
   void SetMayBegin(MayBegin may_begin);
 
   // FailedPrecondition during a run, and after the run of this step; errors of
   // MayBegin.
-  absl::Status Begin(Stream* stream);
+  absl::Status Begin();
   void End();
 
   // FailedPrecondition if Finish must not be called: during a run, or without

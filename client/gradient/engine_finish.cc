@@ -134,6 +134,32 @@ void Engine::AwaitStepBefore() {
   }
 }
 
+void Engine::AwaitLastVerdict() {
+  std::shared_ptr<PendingVerdict::State> last;
+  {
+    MutexLock lock(&mutex_);
+    if (steps_.count() > 0) last = steps_.Find(steps_.launches() - 1);
+  }
+  if (last != nullptr) last->AwaitResult().IgnoreError();
+}
+
+// On the host the stream that holds the last step may have to be driven by the
+// program, which a wait here would keep from it.
+absl::Status Engine::MayRunPipeline() {
+  if (!IsInHostMemory()) AwaitLastVerdict();
+  absl::Status failed;
+  {
+    MutexLock lock(&mutex_);
+    failed = failure_;
+    if (failed.ok()) {
+      if (absl::Status may = MayStep(); !may.ok()) return may;
+      const bool waits = IsInHostMemory() && steps_.count() > 0;
+      return waits ? NotWaitedFor() : absl::OkStatus();
+    }
+  }
+  return options_.explain ? options_.explain(failed) : failed;
+}
+
 // --- Calls that launch a part of a step --------------------------------------
 
 void Engine::StepCall::Begin() {

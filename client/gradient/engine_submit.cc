@@ -123,7 +123,9 @@ absl::Status Engine::CheckStream(Stream* stream) const {
   if (captured == capturing) return absl::OkStatus();
   return capturing ? absl::FailedPreconditionError(
                          "a step is being captured: it is submitted and "
-                         "finished on streams of the capture only")
+                         "finished on streams of the capture only; a capture "
+                         "that has ended is left with "
+                         "ReplayedSteps::LeaveCapture")
                    : absl::InvalidArgumentError(
                          "the stream is being captured, but neither by "
                          "GradientSync::Capture, nor has it joined "
@@ -204,7 +206,7 @@ absl::Status Engine::RunOn(Stream* stream,
     absl::Status over = run_ahead_ > 0 ? failure() : ended();
     if (!over.ok()) return over;
     absl::Status status = work(kernel_queue);
-    if (!status.ok() && capturing_ == nullptr) Fail(-1, status);
+    if (!status.ok()) FailHere(status);
     return status;
   });
 }
@@ -316,14 +318,6 @@ absl::Status Engine::ZeroNow(const std::vector<int>& parameters) {
     for (const int parameter : parameters) store.Zero(kernel_queue, parameter);
     return kernel_queue.status();
   });
-}
-
-absl::Status Engine::MayBegin(Stream* stream) {
-  if (stream != nullptr) AwaitStepBefore();
-  MutexLock lock(&mutex_);
-  if (absl::Status may = MayStep(); !may.ok()) return may;
-  const bool waits = stream == nullptr && steps_.count() > 0;
-  return waits ? NotWaitedFor() : absl::OkStatus();
 }
 
 absl::Status Engine::NotWaitedFor() {

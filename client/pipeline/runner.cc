@@ -160,7 +160,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   if (absl::Status failed = failure(); !failed.ok()) return failed;
   if (absl::Status wrong = Judge(step); !wrong.ok()) return wrong;
   executor::PipelineRun& pipeline_run = options_.executor->pipeline_run();
-  if (absl::Status may = pipeline_run.Begin(step.stream); !may.ok()) return may;
+  if (absl::Status may = pipeline_run.Begin(); !may.ok()) return may;
   const absl::Cleanup end = [&pipeline_run] { pipeline_run.End(); };
   absl::Status made =
       handoffs_->Prepare(step.output, last_run_, options_.allocate);

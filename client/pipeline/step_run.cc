@@ -52,7 +52,8 @@ absl::StatusOr<double> StepRun::Run() {
 }
 
 // All transfers: the next step overwrites the buffers. A lane has one stream,
-// so its last transfer stands for the others.
+// so its last transfer stands for the others. On the host a stream delivers
+// gradients when it reaches their Submit, which must be before Finish.
 absl::Status StepRun::EndStep() {
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
     const plan::Lane& planned = context_.rank.lanes[lane];
@@ -63,8 +64,10 @@ absl::Status StepRun::EndStep() {
     absl::Status over = Await({static_cast<int>(lane), last});
     if (!over.ok()) return over;
   }
-  if (step_.stream != nullptr) over_ = step_.stream->Record();
-  return absl::OkStatus();
+  if (step_.stream == nullptr) return absl::OkStatus();
+  over_ = step_.stream->Record();
+  const bool on_host = !context_.executor.compute().NeedsOneOrder();
+  return on_host ? over_.Wait() : absl::OkStatus();
 }
 
 // --- Transfers --------------------------------------------------------------
@@ -193,7 +196,9 @@ absl::Status StepRun::EndStages(const std::vector<int>& stages) {
   return absl::OkStatus();
 }
 
-// Collectives sum shared gradients; waits for those that are launched.
+// Collectives sum shared gradients; waits for those that are launched. In one
+// order with gradients one may be behind those that the caller submits when it
+// is told of this stage.
 absl::Status StepRun::EndStage(int stage) {
   if (!ended_.insert(stage).second) return absl::OkStatus();
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
@@ -201,10 +206,12 @@ absl::Status StepRun::EndStage(int stage) {
     if (planned.kind != LaneKind::kPipeline) continue;
     for (size_t i = 0; i < planned.transfers.size(); ++i) {
       const Transfer& transfer = planned.transfers[i];
-      const bool is_launched = transfer.after_task < tasks_done_;
-      if (IsPointToPoint(transfer.kind) || !is_launched) continue;
-      absl::Status s = Await({static_cast<int>(lane), static_cast<int>(i)});
-      if (!s.ok()) return s;
+      const TransferRef ref{static_cast<int>(lane), static_cast<int>(i)};
+      const bool is_ready = transfer.after_task < tasks_done_;
+      if (IsPointToPoint(transfer.kind) || !is_ready) continue;
+      const absl::StatusOr<Event> launched = context_.executor.Launched(ref);
+      if (absl::IsFailedPrecondition(launched.status())) continue;
+      if (absl::Status s = Await(ref); !s.ok()) return s;
     }
   }
   absl::Status done;

@@ -18,10 +18,10 @@
 // Run computes the forward and backward passes of all micro-batches in the
 // order of the schedule, while activations and gradients are sent between the
 // stages. It returns once all work of this rank in the step is done or, with a
-// stream, enqueued. The gradients of a stage are complete when on_stage_done is
-// called. If a rank has several stages and registers each parameter with its
-// stage (ParameterOptions::stage), on_stage_done is called for each stage as
-// soon as it is done, while the other stages still compute.
+// stream of a device, enqueued. The gradients of a stage are complete when
+// on_stage_done is called. If a rank has several stages and registers each
+// parameter with its stage (ParameterOptions::stage), on_stage_done is called
+// for each stage as soon as it is done, while the other stages still compute.
 //
 // Create allocates the memory of all messages: buffer_bytes, which the plan
 // determines. docs/pipeline.md has schedules and timelines.
@@ -33,9 +33,10 @@
 // callback enqueues run after the work that they need. Run does not wait for
 // the device: the next step is ordered behind this one, also on another stream.
 // It waits for the verdict of the step before, as Submit does
-// (gradient_sync.h). A HostStream does the same for host memory. The loss value
-// is in host memory: Loss waits for it, or returns 0 and keeps it on the
-// device.
+// (gradient_sync.h). A HostStream orders messages and work on the host
+// likewise, but Run waits for it, and must not be called before the verdict of
+// the step before was waited for. The loss value is in host memory: Loss waits
+// for it, or returns 0 and keeps it on the device.
 //
 // Threads:   Run is called from one thread, which may be GradientSync's.
 // Ownership: the session must outlive this object.
@@ -63,8 +64,8 @@ namespace lockstep {
 class Session;
 
 // One step. The caller owns everything in it until Run returns, and with a
-// stream what the work on it uses, as well as the memory of `shared`, until the
-// stream has run it.
+// device's stream what the work on it uses, as well as the memory of `shared`,
+// until the stream has run it.
 struct PipelineStep {
   // The rank's stages, in the order of Pipeline::stages.
   std::vector<PipelineStage*> stages;
@@ -77,7 +78,10 @@ struct PipelineStep {
   // On the ranks of the first and the last stage: gradients of the parameters
   // in the spec's pipeline.shared, in that order. Run sums them over the two
   // ranks, in place, before it calls on_stage_done for these stages; the norm
-  // counts them once. A rank that has both stages sums them itself.
+  // counts them once. On GPUs other gradients of these stages may come first in
+  // the one order of launches, and the sums after on_stage_done: submit shared
+  // gradients in their views there, or after Run. A rank that has both stages
+  // sums them itself.
   std::vector<TensorView> shared;
   // Called when the stage's gradients are complete, including the sums of
   // shared ones, or will be once `stream` has run: call GradientSync::Submit

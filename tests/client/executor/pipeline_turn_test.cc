@@ -19,12 +19,12 @@ TEST(PipelineTurnTest, OneRunAStep) {
   run.Require();
   for (int step = 0; step < 2; ++step) {
     ExpectRefused(run.CheckFinish(true), "Finish without Pipeline::Run");
-    ASSERT_EQ(run.Begin(nullptr), absl::OkStatus());
-    ExpectRefused(run.Begin(nullptr), "another Run");
+    ASSERT_EQ(run.Begin(), absl::OkStatus());
+    ExpectRefused(run.Begin(), "another Run");
     ExpectRefused(run.CheckFinish(true), "in progress");
     ExpectRefused(run.CheckFinish(false), "in progress");
     run.End();
-    ExpectRefused(run.Begin(nullptr), "a second time in one step");
+    ExpectRefused(run.Begin(), "a second time in one step");
     EXPECT_EQ(run.CheckFinish(true), absl::OkStatus());
     run.EndStep();
   }
@@ -32,17 +32,12 @@ TEST(PipelineTurnTest, OneRunAStep) {
 
 TEST(PipelineTurnTest, NoRunBeginsIfItsStepMayNot) {
   PipelineRun run;
-  HostStream stream;
-  Stream* asked = nullptr;
-  run.SetMayBegin([&asked](Stream* on) {
-    asked = on;
-    return absl::CancelledError("the last step has passed");
-  });
-  EXPECT_TRUE(absl::IsCancelled(run.Begin(&stream)));
-  EXPECT_EQ(asked, &stream);
+  run.SetMayBegin(
+      [] { return absl::CancelledError("the last step has passed"); });
+  EXPECT_TRUE(absl::IsCancelled(run.Begin()));
   EXPECT_FALSE(run.position().is_running);
   run.SetMayBegin(nullptr);
-  EXPECT_EQ(run.Begin(nullptr), absl::OkStatus());
+  EXPECT_EQ(run.Begin(), absl::OkStatus());
 }
 
 TEST(PipelineTurnTest, WhoHasNoDataNeedNotRun) {
@@ -59,7 +54,7 @@ TEST(PipelineTurnTest, WithoutAPipelineNobodyRuns) {
 TEST(PipelineTurnTest, SaysWhereTheRunIs) {
   PipelineRun run;
   EXPECT_FALSE(run.position().is_running);
-  ASSERT_EQ(run.Begin(nullptr), absl::OkStatus());
+  ASSERT_EQ(run.Begin(), absl::OkStatus());
   EXPECT_EQ(run.position().task, "");
   const plan::Task task{
       .work = plan::Work::kForward, .stage = 2, .micro_batch = 5};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ struct Job {
   int leaves = 0;
   Tied tied = {};
   Overlap overlap = Overlap::kAuto;
+  bool small_buckets = false;  // of one parameter each
+  bool on_stream = false;      // on the host; else the stages compute at once
 };
 
 inline bool HasTied(const Job& job) {
@@ -57,6 +60,9 @@ inline JobSpec SpecOf(const Job& job) {
           .mesh = {{{"data", 2}, {"pipe", 2}}},
           .sync = job.sync,
           .transport = job.transport,
+          .buckets = job.small_buckets
+                         ? BucketPolicy{.first_bytes_max = 8, .bytes_max = 8}
+                         : BucketPolicy{},
           .reproducible = {.leaves = job.leaves},
           .pipeline = {.schedule = job.schedule,
                        .micro_batches = kMicroBatches,
@@ -158,6 +164,11 @@ class JobWorker {
       absl::Status done = Step(step, **sync, **pipeline, stages, seen);
       if (!done.ok()) return done;
     }
+    for (PendingVerdict& pending : pending_) {
+      const auto verdict = pending.Wait();
+      if (!verdict.ok()) return verdict.status();
+      EXPECT_EQ(verdict->step, &pending - pending_.data());
+    }
     if (runs_behind_the_last) {
       EXPECT_EQ(Step(kSteps, **sync, **pipeline, stages, seen).code(),
                 absl::StatusCode::kCancelled);
@@ -178,6 +189,10 @@ class JobWorker {
   // Makes calls out of order in every step; they are refused and change
   // nothing.
   bool calls_out_of_turn = false;
+  // On a stream of the host: is refused.
+  bool runs_before_the_verdict = false;
+  // On a stream of a device: waits for the verdicts behind the last step only.
+  bool waits_at_the_end = false;
   // Called at the beginning of the step that fails; null: nothing.
   std::function<absl::Status()> fails_before;
   // Called in the middle of the step that fails; returns its error.
@@ -242,6 +257,12 @@ class JobWorker {
       }
       return SubmitTied(sync);
     };
+    if (tied.before_run && site_ != nullptr) {
+      // The host is ahead of its stream.
+      site_->StallUntil([by = absl::Now() + absl::Milliseconds(20)] {
+        return absl::Now() >= by;
+      });
+    }
     if (tied.before_run && !tied_stages_.empty()) {
       if (absl::Status early = SubmitTied(sync); !early.ok()) return early;
     }
@@ -262,7 +283,8 @@ class JobWorker {
       ExpectRefused(pipeline.Run(work).status(), "a second time in one step");
     }
     const bool more_data = !runs_behind_the_last || step + 1 < kSteps;
-    const auto verdict = sync.Finish({.samples = 1, .more_data = more_data});
+    const auto verdict =
+        Finish({.samples = 1, .more_data = more_data}, sync, pipeline, work);
     if (!verdict.ok()) return verdict.status();
     seen.losses.push_back(
         site_ == nullptr ? *ran : enqueued.loss().sum() / kMicroBatches);
@@ -278,9 +300,28 @@ class JobWorker {
     }
     if (!tied_stages_.empty()) {
       const auto reduced = *sync.Gradient<double>(tied_id_);
-      seen.tied.emplace_back(reduced.begin(), reduced.end());
+      const double* const values = Reach(reduced.data());
+      seen.tied.emplace_back(values, values + reduced.size());
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<Verdict> Finish(const FinishOptions& options,
+                                 GradientSync& sync, Pipeline& pipeline,
+                                 const PipelineStep& work) {
+    if (!runs_before_the_verdict && !waits_at_the_end) {
+      return sync.Finish(options);
+    }
+    auto pending = sync.FinishAsync(
+        options, std::numeric_limits<double>::infinity(), site_->stream());
+    if (!pending.ok()) return pending.status();
+    if (waits_at_the_end) {
+      pending_.push_back(*std::move(pending));
+      const absl::Status over = site_->stream().Synchronize();
+      return over.ok() ? absl::StatusOr<Verdict>(Verdict()) : over;
+    }
+    ExpectRefused(pipeline.Run(work).status(), "was not waited for");
+    return pending->Wait();
   }
 
   static void ExpectRefused(const absl::Status& status, const char* why) {
@@ -289,8 +330,9 @@ class JobWorker {
   }
 
   absl::Status SubmitTied(GradientSync& sync) {
-    return tied.in_view ? sync.Submit(tied_id_)
-                        : Submit(sync, tied_id_, shared_);
+    if (!tied.in_view) return Submit(sync, tied_id_, shared_);
+    return site_ == nullptr ? sync.Submit(tied_id_)
+                            : sync.Submit(tied_id_, site_->stream());
   }
 
   // Sets where the stages add their shared gradient: a buffer, or its view.
@@ -300,12 +342,12 @@ class JobWorker {
     double* at = shared_.data();
     if (tied.in_view) {
       at = sync.Gradient<double>(tied_id_)->data();
-      std::fill_n(at, kWidth * kWidth, 0.0);
+      std::fill_n(Reach(at), kWidth * kWidth, 0.0);
     }
     for (const int stage : tied_stages_) {
       const auto found =
           std::find(seen.stages.begin(), seen.stages.end(), stage);
-      stages[found - seen.stages.begin()].shared = at;
+      stages[found - seen.stages.begin()].shared = Reach(at);
     }
     work.shared = {{at, {DType::kF64, {kWidth, kWidth}}}};
   }
@@ -345,6 +387,7 @@ class JobWorker {
   std::vector<int> tied_stages_;  // the rank's stages that share a parameter
   ParameterId tied_id_;
   Matrix shared_;
+  std::vector<PendingVerdict> pending_;
 };
 
 // Expects that the four workers' losses and gradients equal those of the model

@@ -5,6 +5,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -92,6 +93,8 @@ class PipelineFakeGpuTest : public testing::Test {
     if (!session.ok()) return session.status();
     GpuSite site(&gpus_, tables);
     JobWorker worker(spec, /*fails_at=*/-1, &site);
+    worker.tied = tied_;
+    worker.waits_at_the_end = waits_at_the_end_;
     worker.forgets = std::move(forgets);
     worker.tries_capture = tries_capture_;
     worker.runs_behind_the_last = runs_behind_the_last_;
@@ -100,6 +103,8 @@ class PipelineFakeGpuTest : public testing::Test {
     return trained.ok() ? (*session)->Leave() : trained;
   }
 
+  Tied tied_;
+  bool waits_at_the_end_ = false;
   bool tries_capture_ = false;
   bool runs_behind_the_last_ = false;
   int leaves_behind_run_ = -1;  // worker 0
@@ -113,6 +118,14 @@ class EverySchedule : public PipelineFakeGpuTest,
                       public testing::WithParamInterface<Job> {};
 
 TEST_P(EverySchedule, TrainsAsOneProcessWithOneResidentOperation) {
+  const std::vector<Seen> all = Run(GetParam());
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, GetParam());
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+TEST_P(EverySchedule, TrainsAsOneProcessIfNobodyWaitsForVerdicts) {
+  waits_at_the_end_ = true;
   const std::vector<Seen> all = Run(GetParam());
   for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
   ExpectOneProcess(all, GetParam());
@@ -149,6 +162,33 @@ INSTANTIATE_TEST_SUITE_P(
       if (info.param.leaves > 0) name += "_leaves";
       return name;
     });
+
+// In the one order of launches the sums of the shared gradient are behind other
+// gradients of the stages that share it.
+class TiedOnGpus : public PipelineFakeGpuTest,
+                   public testing::WithParamInterface<
+                       std::tuple<PipelineSchedule, Tied::Stage, bool>> {};
+
+TEST_P(TiedOnGpus, HasTheGradientOfOneProcess) {
+  const auto [schedule, registered, early] = GetParam();
+  tied_ = {.registered = registered, .in_view = true, .before_run = early};
+  Job job{"nccl", schedule};
+  job.virtual_stages = schedule == PipelineSchedule::kInterleaved ? 2 : 1;
+  job.tied = tied_;
+  job.small_buckets = true;
+  const std::vector<Seen> all = Run(job);
+  for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+  ExpectOneProcess(all, job);
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Each, TiedOnGpus,
+    testing::Combine(testing::Values(PipelineSchedule::kOneFOneB,
+                                     PipelineSchedule::kInterleaved,
+                                     PipelineSchedule::kZbH1),
+                     testing::Values(Tied::Stage::kItsOwn, Tied::Stage::kNone),
+                     testing::Bool()));
 
 TEST_F(PipelineFakeGpuTest, AGraphCannotHoldAStep) {
   tries_capture_ = true;

@@ -20,7 +20,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-enum class Trouble { kFails, kLeaves, kRests, kCallsOutOfTurn };
+enum class Trouble {
+  kFails,
+  kLeaves,
+  kRests,
+  kCallsOutOfTurn,
+  kRunsBeforeTheVerdict
+};
 
 absl::Status Live(const std::string& address, const Job& job, int number,
                   int fails_at, Trouble trouble, Seen& seen) {
@@ -33,8 +39,10 @@ absl::Status Live(const std::string& address, const Job& job, int number,
                                 .worker = absl::StrCat("worker-", number),
                                 .spec = spec});
   if (!session.ok()) return session.status();
-  JobWorker worker(spec, fails_at, /*site=*/nullptr);
+  HostSite site(absl::Microseconds(200));
+  JobWorker worker(spec, fails_at, job.on_stream ? &site : nullptr);
   worker.tied = job.tied;
+  worker.runs_before_the_verdict = trouble == Trouble::kRunsBeforeTheVerdict;
   if (trouble == Trouble::kLeaves) {
     worker.fails_with = [&session] {
       (*session)->Leave().IgnoreError();
@@ -112,6 +120,17 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
+TEST(PipelineStreamTest, StagesOnAStreamOfTheHostTrainAsOneProcess) {
+  for (const Trouble trouble :
+       {Trouble::kFails, Trouble::kRunsBeforeTheVerdict}) {
+    Job job{"shm", PipelineSchedule::kOneFOneB};
+    job.on_stream = true;
+    const std::vector<Seen> all = RunJob(job, /*failing_worker=*/-1, trouble);
+    for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+    ExpectOneProcess(all, job);
+  }
+}
+
 // --- A parameter of the first and the last stage ----------------------------
 
 struct TiedCase {
@@ -183,6 +202,20 @@ Job SubmitsBeforeTheSum(bool in_view, bool in_run) {
 TEST(TiedWeightOrderTest, ThatIsSubmittedBeforeTheSumIsReducedBehindIt) {
   for (const bool in_run : {false, true}) {
     const Job job = SubmitsBeforeTheSum(/*in_view=*/true, in_run);
+    const std::vector<Seen> all = RunJob(job);
+    for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
+    ExpectOneProcess(all, job);
+  }
+}
+
+// The stream reaches the Submit when the host has called more.
+TEST(TiedWeightOrderTest, ThatIsSubmittedOnAStreamIsReducedBehindTheSum) {
+  for (const Overlap overlap : {Overlap::kThread, Overlap::kInline}) {
+    Job job = SubmitsBeforeTheSum(/*in_view=*/true, /*in_run=*/false);
+    job.schedule = PipelineSchedule::kOneFOneB;
+    job.virtual_stages = 1;
+    job.on_stream = true;
+    job.overlap = overlap;
     const std::vector<Seen> all = RunJob(job);
     for (const Seen& seen : all) ASSERT_EQ(seen.status, absl::OkStatus());
     ExpectOneProcess(all, job);

@@ -37,9 +37,13 @@ class Worksite {
 
 class HostSite final : public Worksite {
  public:
+  // How long all work takes.
+  explicit HostSite(absl::Duration takes = absl::ZeroDuration())
+      : takes_(takes) {}
   Stream& stream() override { return stream_; }
   absl::Status Enqueue(std::function<void()> work) override {
-    stream_.Enqueue([work = std::move(work)] {
+    stream_.Enqueue([work = std::move(work), takes = takes_] {
+      if (takes > absl::ZeroDuration()) absl::SleepFor(takes);
       work();
       return absl::OkStatus();
     });
@@ -53,6 +57,7 @@ class HostSite final : public Worksite {
   }
 
  private:
+  const absl::Duration takes_;
   HostStream stream_{"ls-stages"};
 };
 
