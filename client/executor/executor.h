@@ -114,6 +114,10 @@ class Executor {
   // Returns once everything launched on the comm queue has been enqueued on its
   // communicators; for host memory, once it is complete.
   void Drain() { queue_->Drain(); }
+  // As Queue::IsCapturedWithout, of the comm queue.
+  bool IsCapturedWithout(const Stream* stream) const {
+    return queue_->IsCapturedWithout(stream);
+  }
 
   // --- Lanes with streams ---
 

@@ -22,6 +22,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/gradient/pending.h"
 #include "client/transport/device_context.h"
@@ -58,6 +59,8 @@ struct Captured {
 
   // --- During the capture ---
   size_t part = 0;
+  absl::Status error;  // the first of a call that is a part; under the engine's
+                       // lock
 };
 
 }  // namespace lockstep::gradient

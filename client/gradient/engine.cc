@@ -136,8 +136,7 @@ absl::Status Engine::Prepare() {
     return registered;
   BeginOverlap();
   if (negotiates()) MakePassLane();
-  executor_.pipeline_run().SetMayBegin(
-      [this](Stream* stream) { return MayBegin(stream); });
+  executor_.pipeline_run().SetMayBegin([this] { return MayRunPipeline(); });
   return executor_.Adopt(versions_->current().program());
 }
 
@@ -236,8 +235,10 @@ absl::Status Engine::MakeProgram(Layout& layout) {
        .norm = [this](int leaf) { return verdict_lane_->norm(leaf); },
        .values = values_.get(),
        .is_decided = negotiates(),
-       .on_failure = [this](int c,
-                            const absl::Status& error) { Fail(c, error); }});
+       .on_failure =
+           [this](int c, const absl::Status& error) {
+             c < 0 ? FailHere(error) : Fail(c, error);
+           }});
 }
 
 void Engine::MakePassLane() {
@@ -346,6 +347,13 @@ absl::Status Engine::failure() {
 absl::Status Engine::ended() {
   MutexLock lock(&mutex_);
   return MayStep();
+}
+
+void Engine::FailHere(const absl::Status& error) {
+  Captured* const capturing = capturing_;
+  if (capturing == nullptr) return Fail(-1, error);
+  MutexLock lock(&mutex_);
+  capturing->error.Update(error);
 }
 
 void Engine::Fail(int communicator, const absl::Status& error) {

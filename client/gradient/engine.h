@@ -278,9 +278,11 @@ class Engine {
   absl::Status CountLeaves(const Layout& layout);
   absl::Status RegisterBuckets();
 
-  // Whether a step on the stream may begin, or on the host if it is null. Waits
-  // for the verdict of the step before.
-  absl::Status MayBegin(Stream* stream);
+  // Waits for the verdict of the step before, on the host refuses to run before
+  // that was waited for. Errors: their cause.
+  absl::Status MayRunPipeline();
+  // Until the host has acted on the verdict of the last step.
+  void AwaitLastVerdict();
   static absl::Status NotWaitedFor();
   bool negotiates() const { return options_.announce != nullptr; }
   // Announces an empty pass if the caller began none.
@@ -431,6 +433,11 @@ class Engine {
   absl::StatusOr<std::unique_ptr<transport::DeviceContext::Graph>> CaptureGraph(
       Captured* step, Stream& stream, absl::FunctionRef<absl::Status()> body);
   void ForgetCapture();
+  // The first error of a call that was captured.
+  absl::Status CaptureError();
+  static absl::Status IsBeingCaptured();
+  // A capture of the program, which a step has joined.
+  static absl::Status CaptureHasNotEnded();
   absl::StatusOr<std::shared_ptr<PendingVerdict::State>> FinishCaptured(
       const FinishOptions& options, double max_norm, Stream& stream);
   absl::Status CaptureEnd(double max_norm, Stream& stream);
@@ -450,6 +457,9 @@ class Engine {
   void EndAfter(const Verdict& last);
   // The first error ends the engine and is reported to its owner.
   void Fail(int communicator, const absl::Status& error);
+  // A failure of this rank alone. What fails in a capture has not run: it is an
+  // error of the capture (CaptureError), and the epoch goes on.
+  void FailHere(const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
   // Waits until the device has ended all steps that are launched.

@@ -33,6 +33,17 @@ absl::Status Engine::CheckCapture() {
   return CheckBetweenSteps(/*in_flight_max=*/0);
 }
 
+absl::Status Engine::IsBeingCaptured() {
+  return absl::FailedPreconditionError(
+      "a step is being captured: finish it, or leave the program's capture "
+      "(ReplayedSteps::LeaveCapture)");
+}
+
+absl::Status Engine::CaptureError() {
+  MutexLock lock(&mutex_);
+  return capturing_.load()->error;
+}
+
 // A graph fixes the addresses and the number of its operations.
 absl::Status Engine::CheckNothingMoves() const {
   if (values_ != nullptr) {
@@ -56,7 +67,7 @@ absl::Status Engine::CheckNothingMoves() const {
 absl::Status Engine::CheckBetweenSteps(int in_flight_max) {
   if (absl::Status over = ended(); !over.ok()) return over;
   if (capturing_ != nullptr) {
-    return absl::FailedPreconditionError("a step is being captured");
+    return IsBeingCaptured();
   }
   MutexLock lock(&mutex_);
   if (steps_.count() > in_flight_max) return NotWaitedFor();
@@ -105,6 +116,7 @@ Engine::CaptureGraph(Captured* step, Stream& stream,
   capturing_ = step;
   auto graph = compute_.Capture(stream, [&]() -> absl::Status {
     absl::Status done = body();
+    done.Update(CaptureError());
     if (!done.ok() || part.finished) return done;
     return absl::FailedPreconditionError(
         "the step was captured without FinishAsync");
@@ -153,7 +165,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
                                       .max_norm = max_norm}};
     joined_->replay = gate_of_steps_->ReplayContextOf(usual);
   }
-  absl::Status captured = CaptureEnd(max_norm, stream);
+  // A gradient that was not enqueued would be waited for.
+  absl::Status captured = CaptureError();
+  if (captured.ok()) captured = CaptureEnd(max_norm, stream);
   if (joined) LeaveCapture();
   if (!captured.ok()) return captured;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
@@ -190,7 +204,7 @@ absl::Status Engine::CaptureEnd(double max_norm, Stream& stream) {
   record_lane_->Capture(nullptr);
   if (!written.ok()) return written.status();
   stream.WaitFor(*written);
-  return absl::OkStatus();
+  return CaptureError();
 }
 
 // --- Launching ---------------------------------------------------------------

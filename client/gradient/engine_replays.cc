@@ -101,9 +101,8 @@ absl::Status Engine::BeginReplays() {
 
 absl::Status Engine::JoinCapture(Stream& stream) {
   if (absl::Status over = ended(); !over.ok()) return over;
-  if (capturing_ != nullptr) {
-    return absl::FailedPreconditionError("a step is being captured");
-  }
+  if (capturing_ != nullptr) return IsBeingCaptured();
+  if (executor_.IsCapturedWithout(&stream)) return CaptureHasNotEnded();
   {
     // Launches may be running.
     MutexLock lock(&mutex_);
@@ -154,6 +153,12 @@ absl::Status Engine::SetReplayInput(uint64_t replay,
                          .per_sample = options.per_sample}});
 }
 
+absl::Status Engine::CaptureHasNotEnded() {
+  return absl::FailedPreconditionError(
+      "a capture that a step has joined has not ended: end it "
+      "(cudaStreamEndCapture) before the next step");
+}
+
 // --- Launches ----------------------------------------------------------------
 
 // On the thread of replays_.
@@ -190,6 +195,7 @@ absl::Status Engine::AwaitReplays(Stream* stream) {
     MutexLock lock(&mutex_);
     if (tracker_.is_in_step()) return absl::OkStatus();
   }
+  if (executor_.IsCapturedWithout(nullptr)) return CaptureHasNotEnded();
   if (stream == nullptr) {
     return absl::FailedPreconditionError(
         "the program launches graphs: an eager step is on a stream, behind "
@@ -206,12 +212,7 @@ absl::Status Engine::AwaitReplaysRead() {
     return absl::FailedPreconditionError(
         "launches of the program's graph are running: wait for them first");
   }
-  std::shared_ptr<PendingVerdict::State> last;
-  {
-    MutexLock lock(&mutex_);
-    if (steps_.count() > 0) last = steps_.Find(steps_.launches() - 1);
-  }
-  if (last != nullptr) last->AwaitResult().IgnoreError();
+  AwaitLastVerdict();
   return absl::OkStatus();
 }
 

@@ -180,6 +180,11 @@ class DeviceContext {
     virtual void SetOnDrain(bool on_drain) = 0;
     // Runs all launched operations, or waits until they have run.
     virtual void Drain() = 0;
+    // Whether its operations are still part of a capture, which has not ended,
+    // and `stream` is not; null: of any capture.
+    virtual bool IsCapturedWithout(const Stream* /*stream*/) const {
+      return false;
+    }
   };
 
   // Blocks a stream until the host releases it with a message.

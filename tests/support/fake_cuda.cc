@@ -43,6 +43,16 @@ CudaResult Scheduler::Refusal(int device, const char* call) {
                                  : Failed(broken->second);
 }
 
+CudaResult Scheduler::CaptureRefusal(FakeStream* stream) {
+  if (stream->capture == nullptr) return CudaResult::kSuccess;
+  const auto at = invalid_at_.find(stream->device);
+  if (at != invalid_at_.end() && at->second > 0 && --at->second == 0) {
+    stream->capture->valid = false;
+  }
+  return stream->capture->valid ? CudaResult::kSuccess
+                                : Failed(CudaResult::kCaptureInvalidated);
+}
+
 FakeStream* Scheduler::MakeStream(int device) {
   if (streams_.empty() && mean_.runs_unasked) {
     StartThread([this] { RunUnasked(); });
@@ -322,6 +332,10 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     const auto event = Find(handle, "a stream waits for");
     if (event->records == 0) return CudaResult::kSuccess;
     if (event->captured || StreamOf(stream)->capture != nullptr) {
@@ -367,6 +381,10 @@ class FakeCuda final : public CudaApi {
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
     if (const CudaResult no = Refusal("EventRecord");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
         no != CudaResult::kSuccess) {
       return no;
     }
@@ -460,6 +478,10 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     *memory = scheduler_->memory().Allocate(bytes);
     if (const auto& capture = StreamOf(stream)->capture; capture != nullptr) {
       // Allocated as long as the graph is; a free inside it only ends its use.
@@ -471,6 +493,10 @@ class FakeCuda final : public CudaApi {
   CudaResult FreeAsync(void* memory, CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
     if (const CudaResult no = Refusal("FreeAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
         no != CudaResult::kSuccess) {
       return no;
     }
@@ -488,6 +514,10 @@ class FakeCuda final : public CudaApi {
         no != CudaResult::kSuccess) {
       return no;
     }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
+        no != CudaResult::kSuccess) {
+      return no;
+    }
     scheduler_->Push(StreamOf(stream), [this, to, from, bytes] {
       const DeviceMemory& memory = scheduler_->memory();
       if (bytes > 0) std::memcpy(memory.Reach(to), memory.Reach(from), bytes);
@@ -499,6 +529,10 @@ class FakeCuda final : public CudaApi {
                          CudaStreamHandle stream) override {
     MutexLock lock(&scheduler_->mutex());
     if (const CudaResult no = Refusal("MemsetAsync");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    if (const CudaResult no = scheduler_->CaptureRefusal(StreamOf(stream));
         no != CudaResult::kSuccess) {
       return no;
     }
@@ -534,8 +568,10 @@ class FakeCuda final : public CudaApi {
       return no;
     }
     const auto& capture = StreamOf(stream)->capture;
-    *id = capture == nullptr ? 0 : capture->id;
-    return CudaResult::kSuccess;
+    *id = capture == nullptr || !capture->valid ? 0 : capture->id;
+    return capture == nullptr || capture->valid
+               ? CudaResult::kSuccess
+               : CudaResult::kCaptureInvalidated;
   }
   CudaResult CaptureOnRelease(CudaStreamHandle stream, void (*released)(void*),
                               void* argument) override {

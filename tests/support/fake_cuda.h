@@ -140,6 +140,13 @@ class Scheduler {
     return foreign_valid_;
   }
 
+  // As FakeGpus::InvalidateCaptureAt.
+  void InvalidateCaptureAt(int device, int calls) {
+    invalid_at_[device] = calls;
+  }
+  int CaptureCallsLeft(int device) { return invalid_at_[device]; }
+  // The error of a call on a stream whose capture is not valid.
+  CudaResult CaptureRefusal(FakeStream* stream);
   FakeStream* MakeStream(int device);
   // Appends to the stream or, if it is being captured, to its branch, for each
   // launch. An item with state needs a Piece, which makes one for each launch.
@@ -200,6 +207,7 @@ class Scheduler {
   uint64_t turns_ = 0;
   uint64_t items_run_ = 0;
   std::map<int, int> queries_left_;
+  std::map<int, int> invalid_at_;  // by device: calls until then
   std::map<int, int> full_calls_;
   std::map<int, std::deque<HostCall>> host_calls_;  // by device
   bool stopping_ = false;

@@ -74,6 +74,16 @@ void FakeGpus::BreakDeviceAtQuery(int device, int queries) {
   world_->scheduler.BreakAtQuery(device, queries);
 }
 
+void FakeGpus::InvalidateCaptureAt(int device, int calls) {
+  MutexLock lock(&world_->scheduler.mutex());
+  world_->scheduler.InvalidateCaptureAt(device, calls);
+}
+
+int FakeGpus::CaptureCallsLeft(int device) {
+  MutexLock lock(&world_->scheduler.mutex());
+  return world_->scheduler.CaptureCallsLeft(device);
+}
+
 void FakeGpus::BeginForeignCapture() {
   MutexLock lock(&world_->scheduler.mutex());
   world_->scheduler.BeginForeignCapture();

@@ -80,6 +80,12 @@ class FakeGpus {
   // the first call to return the error.
   void BreakDeviceAtQuery(int device, int queries);
 
+  // The `calls`-th call from now on a captured stream of the device finds the
+  // capture invalid, as after a forbidden call of another thread; 0: none does.
+  void InvalidateCaptureAt(int device, int calls);
+  // How many calls are left until then; 0: it is invalid.
+  int CaptureCallsLeft(int device);
+
   // Another library captures a stream in global mode, as torch does, until End,
   // which returns whether that capture is still valid.
   void BeginForeignCapture();

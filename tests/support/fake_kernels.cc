@@ -260,6 +260,8 @@ class FakeKernels final : public KernelApi {
     MutexLock lock(&scheduler_.mutex());
     const CudaResult no = scheduler_.Refusal(device_, "a kernel");
     if (no != CudaResult::kSuccess) return no;
+    const CudaResult bad = scheduler_.CaptureRefusal(StreamOf(stream));
+    if (bad != CudaResult::kSuccess) return bad;
     scheduler_.Push(StreamOf(stream), [kernel = std::move(kernel)] {
       kernel();
       return true;

@@ -337,6 +337,10 @@ class FakeNccl final : public NcclApi {
     if (Refused("an operation of NCCL")) {
       return NcclResult::kUnhandledCudaError;
     }
+    if (scheduler_.CaptureRefusal(StreamOf(stream)) !=
+        transport::nccl::CudaResult::kSuccess) {
+      return NcclResult::kUnhandledCudaError;
+    }
     Comm* const comm = BeginCall(handle);
     if (comm == nullptr) return NcclResult::kInvalidArgument;
     Group& group = groups_[std::this_thread::get_id()];

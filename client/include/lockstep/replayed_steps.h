@@ -112,11 +112,16 @@ class LOCKSTEP_EXPORT ReplayedSteps {
   // Inside the program's own capture of `stream`: the Submits that follow, on
   // streams of the capture, up to and including FinishAsync, are one step of
   // its graph. FinishAsync returns where the launches write their scalars, and
-  // no verdict. No other operation of the session's communicators may be
-  // enqueued meanwhile by this thread. Errors: FailedPrecondition outside of a
-  // capture, in the middle of a step, during another capture.
+  // no verdict; or the first error of a call of the step: then give up the
+  // capture. No other operation of the session's communicators may be enqueued
+  // until the capture has ended; an eager step before that is refused. Errors:
+  // InvalidArgument for a stream of the host; FailedPrecondition outside of a
+  // capture, in one that is invalid, in the middle of a step, during another
+  // capture. What fails has no effect, and the epoch goes on, unless a call of
+  // NCCL has failed.
   absl::Status JoinCapture(Stream& stream);
-  // The capture has failed, or FinishAsync will not be called.
+  // The capture has failed, or FinishAsync will not be called. Without effect
+  // behind FinishAsync, unless that was refused.
   void LeaveCapture();
 
   // What launch number `launch` says in place of the captured FinishOptions:

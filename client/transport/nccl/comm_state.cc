@@ -236,6 +236,7 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CommState::Enqueue(
     const std::shared_ptr<FirstError>& error, LaunchSlot* launch_slot) {
   const ProfilerRange range(tables_.cuda.get(), group_.name.c_str());
   captured_ = captured;
+  nccl_has_failed_ = false;
   taken_ = 0;
   rows_taken_ = 0;
   absl::Status done;
@@ -308,6 +309,7 @@ absl::Status CommState::EnqueueGroup(const Round& round, NcclComm comm) {
   if (!done.ok()) return done;
   for (const NcclStep& step : round.steps) done.Update(Issue(step, comm));
   done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm));
+  nccl_has_failed_ = !done.ok();
   return done;
 }
 

@@ -108,6 +108,8 @@ class CommState {
       std::span<const CollectiveOp> calls, const CudaEvent* after,
       bool captured, const std::shared_ptr<FirstError>& error,
       LaunchSlot* launch_slot);
+  // Whether its error is one of NCCL, whose communicator cannot go on.
+  bool nccl_has_failed() const { return nccl_has_failed_; }
 
   // Makes `stream` wait for all running operations. The caller then adds the
   // work on `stream` to them, with `event` as its end.
@@ -193,6 +195,7 @@ class CommState {
 
   // State of the operation that is being enqueued.
   bool captured_ = false;
+  bool nccl_has_failed_ = false;
   size_t rows_taken_ = 0;
   std::vector<void*> graphs_own_;  // freed inside the graph
   size_t taken_ = 0;               // of the blocks below

@@ -79,6 +79,7 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
   CudaKernelQueue(Device& device, CudaStream& stream, Mutex* mutex = nullptr)
       : cuda_(*device.cuda),
         kernels_(*device.kernels),
+        launcher_(*device.launcher),
         stream_(stream),
         mutex_(mutex) {}
 
@@ -162,7 +163,16 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  // Outside of the capture it would run now, and no gate would end it.
   void BeginReplay(const kernels::GateContext& context) override {
+    const absl::StatusOr<CudaCaptureId> capture = stream_.FindCapture();
+    status_.Update(capture.status());
+    if (!status_.ok()) return;
+    if (*capture == 0 || *capture != launcher_.open_capture()) {
+      status_ = absl::FailedPreconditionError(
+          "the capture has ended, or was invalid for a while");
+      return;
+    }
     Do("kernel BeginReplay", [&](CudaStreamHandle stream) {
       return kernels_.BeginReplay(context, stream);
     });
@@ -261,6 +271,7 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
 
   CudaApi& cuda_;
   KernelApi& kernels_;
+  const Launcher& launcher_;
   CudaStream& stream_;
   Mutex* const mutex_;
   Mutex unused_;
@@ -291,6 +302,12 @@ class CudaQueue final : public DeviceContext::Queue {
         .IgnoreError();
   }
   void Drain() override { driver_.Synchronize().IgnoreError(); }
+  bool IsCapturedWithout(const Stream* stream) const override {
+    const absl::StatusOr<CudaCaptureId> mine = stream_->FindCapture();
+    if (!mine.ok()) return true;
+    const auto* const other = dynamic_cast<const CudaStream*>(stream);
+    return *mine != 0 && (other == nullptr || other->capture() != *mine);
+  }
 
  private:
   void Drive(DeviceContext::Operation& operation,
@@ -397,6 +414,12 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
+absl::Status NotACudaStream() {
+  return absl::InvalidArgumentError(
+      "this job's gradients are in device memory; the stream is not a CUDA "
+      "stream");
+}
+
 class CudaDeviceContext final : public DeviceContext {
  public:
   explicit CudaDeviceContext(std::shared_ptr<Device> device)
@@ -431,13 +454,10 @@ class CudaDeviceContext final : public DeviceContext {
 
   absl::Status CheckStream(const Stream& stream) const override {
     const auto* const mine = dynamic_cast<const CudaStream*>(&stream);
-    if (mine == nullptr) {
-      return absl::InvalidArgumentError(
-          "this job's gradients are in device memory; the stream is not a CUDA "
-          "stream");
-    }
-    const CudaCaptureId capture = mine->capture();
-    if (capture == 0 || capture == device_->launcher->open_capture()) {
+    if (mine == nullptr) return NotACudaStream();
+    const absl::StatusOr<CudaCaptureId> capture = mine->FindCapture();
+    if (!capture.ok()) return capture.status();
+    if (*capture == 0 || *capture == device_->launcher->open_capture()) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
@@ -455,8 +475,9 @@ class CudaDeviceContext final : public DeviceContext {
   }
   absl::StatusOr<std::shared_ptr<ProgramGraph>> JoinCapture(
       Stream& stream) override {
-    auto lifetime =
-        device_->launcher->JoinCapture(static_cast<CudaStream&>(stream));
+    auto* const mine = dynamic_cast<CudaStream*>(&stream);
+    if (mine == nullptr) return NotACudaStream();
+    auto lifetime = device_->launcher->JoinCapture(*mine);
     if (!lifetime.ok()) return lifetime.status();
     return std::make_shared<CudaProgramGraph>(*std::move(lifetime));
   }

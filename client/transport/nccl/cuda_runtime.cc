@@ -382,8 +382,11 @@ class LinkedCuda final : public CudaApi {
                                   CudaCaptureId* id) override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaError_t asked = cudaStreamGetCaptureInfo(stream, &status, id);
-    if (status == cudaStreamCaptureStatusNone) *id = 0;
-    return Result(asked);
+    if (status != cudaStreamCaptureStatusActive) *id = 0;
+    const bool invalid = status == cudaStreamCaptureStatusInvalidated;
+    return Result(asked == cudaSuccess && invalid
+                      ? cudaErrorStreamCaptureInvalidated
+                      : asked);
   }
   CudaResult CaptureOnRelease(CudaStreamHandle stream, void (*released)(void*),
                               void* argument) override {

@@ -102,11 +102,16 @@ CudaStream::~CudaStream() {
   if (owned_) cuda_->StreamDestroy(handle_);
 }
 
-CudaCaptureId CudaStream::capture() const {
+absl::StatusOr<CudaCaptureId> CudaStream::FindCapture() const {
   const DeviceScope scope(*cuda_);
   CudaCaptureId id = 0;
-  (void)Check(*cuda_, cuda_->StreamGetCaptureInfo(handle_, &id),
-              "StreamGetCaptureInfo");
+  const CudaResult found = cuda_->StreamGetCaptureInfo(handle_, &id);
+  if (found == CudaResult::kCaptureInvalidated) {
+    return absl::FailedPreconditionError(
+        "the capture of the stream is invalid: a call was made during it that "
+        "CUDA does not allow then; end it, and capture again");
+  }
+  (void)Check(*cuda_, found, "StreamGetCaptureInfo");
   return id;
 }
 

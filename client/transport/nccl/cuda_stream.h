@@ -116,7 +116,9 @@ class CudaStream final : public DeviceStream {
   CudaStreamHandle handle() const { return handle_; }
 
   // The capture that work enqueued now becomes part of; 0: none.
-  CudaCaptureId capture() const;
+  CudaCaptureId capture() const { return FindCapture().value_or(0); }
+  // The same; FailedPrecondition if the capture is invalid.
+  absl::StatusOr<CudaCaptureId> FindCapture() const;
 
   const std::shared_ptr<StreamTail>& tail() const { return tail_; }
   // Where work that the stream runs or waits for reports its error.

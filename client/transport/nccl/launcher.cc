@@ -169,6 +169,8 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::Enqueue(
   auto end = member->Enqueue(calls, after, captured, error,
                              captured ? &open_->launch_slot : &launch_slot_);
   if (end.ok()) return end;
+  // What CUDA refuses in a capture that is invalid has no effect.
+  if (captured && !member->nccl_has_failed()) return end;
   Fail(*member, end.status());
   error->Set(member->status());
   // The stream goes on behind what is on the device already.

@@ -36,15 +36,16 @@ absl::Status Launcher::OpenCapture(
 
 absl::StatusOr<std::shared_ptr<const GraphLifetime>> Launcher::JoinCapture(
     CudaStream& stream) {
-  const CudaCaptureId id = stream.capture();
-  if (id == 0) {
+  const absl::StatusOr<CudaCaptureId> id = stream.FindCapture();
+  if (!id.ok()) return id.status();
+  if (*id == 0) {
     return absl::FailedPreconditionError(
         "the program does not capture the stream: begin the capture first");
   }
   const auto lifetime = std::make_shared<GraphLifetime>();
   absl::Status opened = OpenCapture(std::make_shared<CaptureState>(lifetime));
   if (!opened.ok()) return opened;
-  SetOpenCapture(id);
+  SetOpenCapture(*id);
   using Held = std::shared_ptr<GraphLifetime>;
   const auto end = [](void* held) {
     const std::unique_ptr<Held> self(static_cast<Held*>(held));

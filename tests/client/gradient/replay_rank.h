@@ -56,19 +56,27 @@ class ReplayRank {
   // FinishAsync need not wait for the sake of views.
   absl::Status Step(const FinishOptions& options, float times = 1,
                     bool in_views = true) {
-    Fill(buffer_.data(), 4, 2 * times);
-    absl::Status done =
-        engine().Submit(2, buffer_.data(), buffer_.bytes(), stream_.get());
-    const void* const w = in_views ? engine().View(0)->data() : other_.data();
-    Fill(w, 3, times);
-    if (done.ok()) {
-      done = engine().Submit(0, in_views ? nullptr : w,
-                             in_views ? 0 : other_.bytes(), stream_.get());
-    }
-    if (!done.ok()) return done;
-    auto verdict = engine().Finish(options, kMaxNorm, stream_.get());
+    absl::Status done = SubmitV(*stream_, times);
+    if (done.ok()) done = SubmitW(*stream_, times, in_views);
+    return done.ok() ? Finish(options, *stream_) : done;
+  }
+  // The parts of Step.
+  absl::Status SubmitV(Stream& stream, float times = 1) {
+    Fill(buffer_.data(), 4, 2 * times, stream);
+    return engine().Submit(2, buffer_.data(), buffer_.bytes(), &stream);
+  }
+  absl::Status SubmitW(Stream& stream, float times = 1, bool in_views = true) {
+    const auto view = engine().View(0);
+    if (!view.ok()) return view.status();
+    const void* const w = in_views ? view->data() : other_.data();
+    Fill(w, 3, times, stream);
+    return engine().Submit(0, in_views ? nullptr : w,
+                           in_views ? 0 : other_.bytes(), &stream);
+  }
+  absl::Status Finish(const FinishOptions& options, Stream& stream) {
+    auto verdict = engine().Finish(options, kMaxNorm, &stream);
     if (!verdict.ok()) return verdict.status();
-    Update(*verdict);
+    Update(*verdict, stream);
     last_ = *verdict;
     return absl::OkStatus();
   }
@@ -141,20 +149,21 @@ class ReplayRank {
     return static_cast<transport::nccl::CudaStream&>(*stream_).handle();
   }
 
-  void Fill(const void* at, size_t count, float times) {
+  void Fill(const void* at, size_t count, float times, Stream& stream) {
     auto* const to = reinterpret_cast<float*>(job_.Reach(at));
-    job_.Enqueue(*stream_, [to, count, times, batch = batch_] {
+    job_.Enqueue(stream, [to, count, times, batch = batch_] {
       for (size_t i = 0; i < count; ++i) to[i] = times * *batch;
     });
   }
 
-  void Update(const std::shared_ptr<PendingVerdict::State>& state) {
+  void Update(const std::shared_ptr<PendingVerdict::State>& state,
+              Stream& stream) {
     const auto* const verdict =
         reinterpret_cast<const VerdictScalars*>(job_.Reach(state->scalars()));
     auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
     const auto* const gradient =
         reinterpret_cast<const float*>(job_.Reach(engine().View(0)->data()));
-    job_.Enqueue(*stream_, [verdict, weights, gradient] {
+    job_.Enqueue(stream, [verdict, weights, gradient] {
       if (!MayUpdate(*verdict)) return;
       for (int i = 0; i < 3; ++i) {
         weights[i] += static_cast<float>(verdict->clip) * gradient[i];

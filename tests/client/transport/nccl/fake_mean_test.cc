@@ -195,6 +195,34 @@ TEST(FakeMeanTest, AForeignCaptureFailsAQueryAndBecomesInvalid) {
   gpus.SetCallingThread({});
 }
 
+TEST(FakeMeanTest, AnInvalidCaptureRefusesCalls) {
+  FakeGpus gpus({.mean = RunAsked()});
+  Gpu gpu(&gpus, 0);
+  CudaStreamHandle stream = nullptr;
+  transport::nccl::CudaCaptureId id = 0;
+  transport::nccl::CudaGraphHandle graph = nullptr;
+  char bytes[2] = {};
+  gpu.cuda().StreamCreateWithPriority(&stream, 1, 0);
+  gpu.cuda().StreamBeginCapture(stream);
+  gpus.InvalidateCaptureAt(0, 2);
+  const auto call = [&] {
+    return gpu.cuda().MemsetAsync(bytes, 0, sizeof bytes, stream);
+  };
+  EXPECT_EQ(call(), CudaResult::kSuccess);
+  EXPECT_EQ(gpu.cuda().StreamGetCaptureInfo(stream, &id), CudaResult::kSuccess);
+  EXPECT_NE(id, 0u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(call(), CudaResult::kCaptureInvalidated);
+    EXPECT_EQ(gpu.cuda().StreamGetCaptureInfo(stream, &id),
+              CudaResult::kCaptureInvalidated);
+    EXPECT_EQ(id, 0u);
+  }
+  EXPECT_EQ(gpus.CaptureCallsLeft(0), 0);
+  EXPECT_EQ(gpu.cuda().StreamEndCapture(stream, &graph),
+            CudaResult::kCaptureInvalidated);
+  EXPECT_EQ(call(), CudaResult::kSuccess);
+}
+
 TEST(FakeMeanTest, AThreadOnAnotherDeviceIsAViolation) {
   FakeGpus gpus({.devices = 2, .mean = RunAsked()});
   const Tables other = gpus.TablesOf(1);
