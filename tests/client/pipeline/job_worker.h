@@ -6,6 +6,7 @@
 #define LOCKSTEP_TESTS_CLIENT_PIPELINE_JOB_WORKER_H_
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <string>
@@ -312,16 +313,20 @@ class JobWorker {
     if (!runs_before_the_verdict && !waits_at_the_end) {
       return sync.Finish(options);
     }
+    // The verdict is not known before the run is refused.
+    std::atomic<bool> open = waits_at_the_end;
+    site_->StallUntil([&open] { return open.load(); });
     auto pending = sync.FinishAsync(
         options, std::numeric_limits<double>::infinity(), site_->stream());
-    if (!pending.ok()) return pending.status();
-    if (waits_at_the_end) {
-      pending_.push_back(*std::move(pending));
-      const absl::Status over = site_->stream().Synchronize();
-      return over.ok() ? absl::StatusOr<Verdict>(Verdict()) : over;
+    if (pending.ok() && !waits_at_the_end) {
+      ExpectRefused(pipeline.Run(work).status(), "was not waited for");
     }
-    ExpectRefused(pipeline.Run(work).status(), "was not waited for");
-    return pending->Wait();
+    open = true;
+    const absl::Status over = site_->stream().Synchronize();
+    if (!pending.ok()) return pending.status();
+    if (!waits_at_the_end) return pending->Wait();
+    pending_.push_back(*std::move(pending));
+    return over.ok() ? absl::StatusOr<Verdict>(Verdict()) : over;
   }
 
   static void ExpectRefused(const absl::Status& status, const char* why) {
