@@ -24,6 +24,8 @@
 //   lanes           ... send B1            │           │
 //   the next run    its stream and lanes begin behind  ◀┘
 //
+// On the host Run waits for the end of its stream (StepRun::EndStep).
+//
 // Threads: Run from one thread; Abort from any.
 // Errors:  a failed callback or transfer ends the runner: this Run and every
 //          later one return the first error. The message names stage,

@@ -51,9 +51,9 @@ absl::StatusOr<double> StepRun::Run() {
   return loss_;
 }
 
-// All transfers: the next step overwrites the buffers. A lane has one stream,
-// so its last transfer stands for the others. On the host a stream delivers
-// gradients when it reaches their Submit, which must be before Finish.
+// Behind all transfers: the next step overwrites the buffers. A lane has one
+// stream, so its last transfer stands for the others. On the host a stream
+// delivers gradients when it reaches their Submit, which must be before Finish.
 absl::Status StepRun::EndStep() {
   for (size_t lane = 0; lane < context_.rank.lanes.size(); ++lane) {
     const plan::Lane& planned = context_.rank.lanes[lane];

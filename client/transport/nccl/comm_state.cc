@@ -306,9 +306,10 @@ absl::Status CommState::EnqueueRounds(const Lowering& lowering) {
 absl::Status CommState::EnqueueGroup(const Round& round, NcclComm comm) {
   NcclApi& nccl = *tables_.nccl;
   absl::Status done = Check(nccl, nccl.GroupStart(), "GroupStart", comm);
-  if (!done.ok()) return done;
-  for (const NcclStep& step : round.steps) done.Update(Issue(step, comm));
-  done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm));
+  if (done.ok()) {
+    for (const NcclStep& step : round.steps) done.Update(Issue(step, comm));
+    done.Update(Check(nccl, nccl.GroupEnd(), "GroupEnd", comm));
+  }
   nccl_has_failed_ = !done.ok();
   return done;
 }

@@ -150,7 +150,7 @@ void Launcher::Launch(const std::shared_ptr<CommState>& member,
   absl::StatusOr<std::shared_ptr<CudaEvent>> end;
   {
     MutexLock order(&order_);
-    end = Enqueue(member, calls, after.get(), capture, stream.error());
+    end = Enqueue(member, calls, after.get(), capture, stream);
   }
   if (end.ok()) stream.Join(*end);
   // Set also if an abort came between, since its operations run to their end.
@@ -161,21 +161,24 @@ void Launcher::Launch(const std::shared_ptr<CommState>& member,
 absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::Enqueue(
     const std::shared_ptr<CommState>& member,
     std::span<const CollectiveOp> calls, const CudaEvent* after,
-    CudaCaptureId capture, const std::shared_ptr<FirstError>& error) {
+    CudaCaptureId capture, CudaStream& stream) {
   absl::Status able = AddToCapture(member, capture);
   if (able.ok()) able = member->status();
   if (!able.ok()) return able;
   const bool captured = capture != 0;
-  auto end = member->Enqueue(calls, after, captured, error,
+  auto end = member->Enqueue(calls, after, captured, stream.error(),
                              captured ? &open_->launch_slot : &launch_slot_);
   if (end.ok()) return end;
-  // What CUDA refuses in a capture that is invalid has no effect.
-  if (captured && !member->nccl_has_failed()) return end;
+  // Nothing of an invalid capture runs. A valid one would lack the operation.
+  const bool is_invalid = captured && !stream.FindCapture().ok();
+  if (is_invalid && !member->nccl_has_failed()) return end;
   Fail(*member, end.status());
-  error->Set(member->status());
+  stream.error()->Set(member->status());
   // The stream goes on behind what is on the device already.
   auto enqueued = member->Mark(captured);
-  if (enqueued.ok() && !captured) member->AddRunning(*enqueued, error);
+  if (enqueued.ok() && !captured) {
+    member->AddRunning(*enqueued, stream.error());
+  }
   return enqueued;
 }
 

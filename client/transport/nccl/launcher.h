@@ -152,7 +152,7 @@ class Launcher {
   absl::StatusOr<std::shared_ptr<CudaEvent>> Enqueue(
       const std::shared_ptr<CommState>& member,
       std::span<const CollectiveOp> calls, const CudaEvent* after,
-      CudaCaptureId capture, const std::shared_ptr<FirstError>& error)
+      CudaCaptureId capture, CudaStream& stream)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
   // Makes the operation of a capture part of it, and lets others wait for its
   // end.
