@@ -77,6 +77,13 @@ class Exercise {
     reporter_.Report();
   }
 
+  // A step that has ended on all ranks: an abort may lose what its rank sent to
+  // one that has not noticed the end.
+  static void StepAll(Rank& rank, std::latch& stepped) {
+    rank.Step(1);
+    stepped.arrive_and_wait();
+  }
+
   void Steps() {
     std::atomic<int> come{0};
     With(
@@ -137,9 +144,10 @@ class Exercise {
   // Both communicators hang. The end of one by its destructor waits for the
   // device, and so for the other.
   void AbortsBesideAnAbort() {
+    std::latch stepped(kRanks);
     With(
         [&](Rank& rank, int r) {
-          rank.Step(1);
+          StepAll(rank, stepped);
           if (r != 0) return;  // arrives no more
           rank.Hang(rank.verdict(), rank.second());
           rank.Hang(rank.gradient(), rank.first());
@@ -156,9 +164,10 @@ class Exercise {
   // A caller is in a call that waits for room on a communicator's stream, whose
   // work waits for a lost peer, and another one in a call on another stream.
   void AbortsBehindFullStreams() {
+    std::latch stepped(kRanks);
     With(
         [&](Rank& rank, int r) {
-          rank.Step(1);
+          StepAll(rank, stepped);
           if (r != 0) return;  // arrives no more
           std::atomic<bool> posted{false};
           std::thread poster([&] {

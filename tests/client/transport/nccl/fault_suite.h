@@ -21,7 +21,7 @@ struct FaultSuiteOptions {
   uint64_t seed = 1;
   FakeGpuWorld::Decorate decorate = {};
   // The timeout of each wait.
-  absl::Duration patience = absl::Seconds(30);
+  absl::Duration patience = absl::Seconds(20);
   // Ends the suite once this is true of the findings; null: it runs to its end.
   std::function<bool(const std::string& said)> enough = {};
 };

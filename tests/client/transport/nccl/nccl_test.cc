@@ -267,7 +267,11 @@ TEST(FakeNcclTest, TellsOfLaunchesThatCannotEnd) {
                       .ok());
     }
   }
-  for (int rank : {0, 1}) EXPECT_FALSE(streams[rank]->Synchronize().ok());
+  // The first that notices aborts, and what it aborts may end the other's with
+  // garbage.
+  bool noticed = false;
+  for (int rank : {0, 1}) noticed |= !streams[rank]->Synchronize().ok();
+  EXPECT_TRUE(noticed);
   EXPECT_THAT(world.gpus().violations(),
               testing::Contains(testing::AllOf(
                   HasSubstr("deadlock"), HasSubstr("device 0 launched 1"),
