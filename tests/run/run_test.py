@@ -203,6 +203,17 @@ endif()
         self.assertIn("1 tests failed out of 5", done.stdout)
         self.assertEqual(done.stdout.splitlines()[-1].split()[0], "processor")
 
+    def test_the_cases_that_failed_are_said_again_before_the_table(self):
+        self.write("said", "[ RUN      ] A.Holds\n[       OK ] A.Holds (0 ms)\n"
+                   "[ RUN      ] A.Fails\nis 3, want 4\n[  FAILED  ] A.Fails (0 ms)\n")
+        self.write("CMakeLists.txt", (CMAKE % "false").replace(
+            "COMMAND ${CMAKE_COMMAND} -E false", "COMMAND sh -c \"cat ${CMAKE_SOURCE_DIR}/said && false\""))
+        done = self.run_door("test")
+        self.assertIn("\nfailed: release.demo\n  A.Fails:\n  is 3, want 4\n\nlabel", done.stdout)
+        self.write("said", "no such device\n")
+        done = self.run_door("test")
+        self.assertIn("\nfailed: release.demo\n  no such device\n\nlabel", done.stdout)
+
     def test_a_label_over_its_budget_is_reported_and_processor_time_over_it_fails(self):
         self.write("CMakeLists.txt", (CMAKE % "sleep 1").replace("-E sleep 1", "-E sleep 1.1"))
         self.budgets.update(demo=1, wall=0)

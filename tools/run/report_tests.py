@@ -1,4 +1,5 @@
-"""The table after `./run test`: label, seconds, budget.
+"""What follows the tests of `./run test`: the cases that failed, and a table of
+label, seconds and budget.
 
     ctest --show-only=json-v1 | report_tests.py RESULTS.xml BUDGETS BUILD WALL PROCESSOR
 
@@ -9,11 +10,14 @@ reported; a label without one, or processor time beyond its own, is a failure
 (exit 1). Wall time is none: on a shared machine others decide it.
 """
 
+import re
 import sys
 import xml.etree.ElementTree as xml
 from collections import defaultdict
 
 from ctest_json import read_tests
+
+EXCERPT_LINES = 30
 
 
 def read_budgets(path):
@@ -32,6 +36,21 @@ def read_budgets(path):
 def read_seconds(path):
     """Seconds by name of the test, for those that ran."""
     return {case.get("name"): float(case.get("time")) for case in xml.parse(path).iter("testcase")}
+
+
+def failed_tests(path):
+    """[(name, what it printed)] of those that failed."""
+    return [(case.get("name"), case.findtext("system-out") or "")
+            for case in xml.parse(path).iter("testcase") if case.get("status") == "fail"]
+
+
+def excerpt(printed):
+    """What GoogleTest printed of the cases that failed, or else the end of it all."""
+    cases = re.findall(r"^\[ RUN      \] (\S+)\n((?:(?!\[ RUN      \]).*\n)*?)\[  FAILED  \] \1\b",
+                       printed, re.MULTILINE)
+    if not cases:
+        return printed.splitlines()[-EXCERPT_LINES:]
+    return [line for name, said in cases for line in [f"{name}:", *said.splitlines()[:EXCERPT_LINES]]]
 
 
 def rows(tests, seconds):
@@ -56,6 +75,8 @@ def main():
     results, budgets_path, *whole = sys.argv[1:]
     budgets = read_budgets(budgets_path)
     failed = False
+    for name, printed in failed_tests(results):
+        print("\n".join(["", f"failed: {name}", *(f"  {line}" for line in excerpt(printed))]))
     print(f"\n{'label':<12} {'seconds':>8} {'budget':>7}")
     table = rows(read_tests(sys.stdin), read_seconds(results))
     table += zip(("build", "wall", "processor"), map(float, whole), strict=True)

@@ -5,8 +5,8 @@ usage_test() {
   cat <<TXT
 usage: ./run test [--list] [FILTER]
 
-Builds release, asan and tsan and runs their tests in one ctest run, then prints what
-each label took and may take (tests/budgets.txt). Fails if a test fails, or if build and
+Builds release, asan and tsan and runs their tests in one ctest run, then prints the
+cases that failed, and what each label took and may take (tests/budgets.txt). Fails if a test fails, or if build and
 tests take more processor time than their budget.
 
 FILTER is a label (unit, transport, demo, asan, tsan, ...) or else a regular expression on
