@@ -305,7 +305,11 @@ std::optional<Executor::PendingLaunch> Executor::TakeLaunch() {
 
 absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
   if (launch.drains) queue_->Drain();
-  for (const Event& event : launch.after) launch.stream->WaitFor(event);
+  compute_->TakeError(*launch.stream).IgnoreError();
+  absl::Status enqueued;
+  for (const Event& event : launch.after) {
+    enqueued.Update(compute_->WaitFor(*launch.stream, event));
+  }
   const plan::Lane& lane = *launch.program->lanes()[launch.unit.lane].planned;
   const Unit& unit = launch.program->At(launch.unit);
   std::vector<PlannedTransfer> planned;
@@ -314,10 +318,14 @@ absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
     planned.push_back(
         {&transfer, launch.owner->OperandsOf({launch.unit.lane, i}, transfer)});
   }
-  absl::Status enqueued = EnqueueTogether(
-      planned, *communicators_[unit.communicator], *launch.stream);
+  if (enqueued.ok()) {
+    enqueued = EnqueueTogether(planned, *communicators_[unit.communicator],
+                               *launch.stream);
+  }
+  const Event done = launch.stream->Record();
+  enqueued.Update(compute_->TakeError(*launch.stream));
   if (enqueued.ok()) Count(*launch.program, launch.unit);
-  if (enqueued.ok()) return launch.stream->Record();
+  if (enqueued.ok()) return done;
   launch.owner->Failed(lane.transfers[unit.first], unit.communicator, enqueued);
   return enqueued;
 }

@@ -52,24 +52,31 @@ absl::Status UnitOperation::Apply(KernelQueue& kernel_queue, Side side) {
 }
 
 absl::Status UnitOperation::Before(KernelQueue& kernel_queue) {
+  is_sent_ = false;
   return Apply(kernel_queue, Side::kBefore);
 }
 
 absl::Status UnitOperation::Communicate(Stream& stream) {
+  absl::Status sent;
   if (!checks_.empty()) {
-    return EnqueueChecked(planned_[0], checks_, communicator_, stream);
+    sent = EnqueueChecked(planned_[0], checks_, communicator_, stream);
+  } else {
+    for (PlannedTransfer& planned : planned_) {
+      planned.divisor = owner_.DivisorOf(*planned.transfer);
+    }
+    sent = EnqueueTogether(planned_, communicator_, stream);
   }
-  for (PlannedTransfer& planned : planned_) {
-    planned.divisor = owner_.DivisorOf(*planned.transfer);
-  }
-  return EnqueueTogether(planned_, communicator_, stream);
+  is_sent_ = sent.ok();
+  return sent;
 }
 
 void UnitOperation::Then(KernelQueue& kernel_queue,
                          const absl::Status& launched) {
   const plan::Transfer& first = *planned_[0].transfer;
-  if (!launched.ok()) return owner_.Failed(first, -1, launched);
   const absl::Status sent = communicator_.status();
+  if (!launched.ok() && (sent.ok() || !is_sent_)) {
+    return owner_.Failed(first, -1, launched);
+  }
   if (!sent.ok() && !owner_.RunsAfterFailure(first)) {
     return owner_.Failed(first, first.communicator, sent);
   }

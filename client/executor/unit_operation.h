@@ -37,6 +37,7 @@ class UnitOperation final : public transport::DeviceContext::Operation {
   std::vector<PlannedTransfer> planned_;
   std::vector<transport::CheckedPart> checks_;
   bool is_aside_ = false;
+  bool is_sent_ = false;  // the communicator has accepted the last launch
 };
 
 }  // namespace lockstep::executor

@@ -340,6 +340,8 @@ class Engine {
   // verdict. Blocks until that is so. An error: the step has not passed, and
   // the caller must not write to its gradients.
   absl::Status JoinVerdict(Stream& stream, PendingVerdict::State& verdict);
+  // The stream waits for `event`; if it does not, this rank fails.
+  absl::Status WaitOn(Stream& stream, const Event& event);
   absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
   // Where the device decides: blocks until the host knows what was decided of
   // the step before, and has acted on it.

@@ -203,8 +203,8 @@ absl::Status Engine::CaptureEnd(double max_norm, Stream& stream) {
       closed.ok() ? captured.get() : absl::StatusOr<Event>(closed);
   record_lane_->Capture(nullptr);
   if (!written.ok()) return written.status();
-  stream.WaitFor(*written);
-  return CaptureError();
+  absl::Status waits = WaitOn(stream, *written);
+  return waits.ok() ? CaptureError() : waits;
 }
 
 // --- Launching ---------------------------------------------------------------

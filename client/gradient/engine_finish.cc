@@ -226,9 +226,20 @@ absl::Status Engine::JoinVerdict(Stream& stream,
                                  PendingVerdict::State& verdict) {
   if (gate_of_steps_ == nullptr) return GateStream(stream, verdict);
   const std::optional<Event> decided = verdict.AwaitEnqueued();
-  if (decided) stream.WaitFor(*decided);
+  if (decided) {
+    if (absl::Status waits = WaitOn(stream, *decided); !waits.ok()) {
+      const absl::Status result = verdict.AwaitResult();
+      return result.ok() ? waits : result;
+    }
+  }
   const bool waits = !decided || !verdict.stream_follows_device;
   return waits ? verdict.AwaitResult() : absl::OkStatus();
+}
+
+absl::Status Engine::WaitOn(Stream& stream, const Event& event) {
+  absl::Status waits = compute_.WaitFor(stream, event);
+  if (!waits.ok()) Fail(-1, waits);
+  return waits;
 }
 
 absl::Status Engine::GateStream(Stream& stream,
@@ -239,8 +250,9 @@ absl::Status Engine::GateStream(Stream& stream,
     return hold.status();
   }
   verdict.Holds(*hold);
-  (*hold)->Begin();
-  return absl::OkStatus();
+  absl::Status begun = (*hold)->Begin();
+  if (!begun.ok()) Fail(-1, begun);
+  return begun;
 }
 
 absl::AnyInvocable<void()> Engine::TakeOrderWatch(
@@ -273,7 +285,10 @@ absl::Status Engine::CloseStep(const GradientTracker::Incomplete& incomplete,
   Layout& layout = versions_->current();
   const auto complete = [&](int parameter, bool any) {
     layout.store().Complete(kernel_queue, parameter, any);
-    return MarkReady(parameter, any, kernel_queue.Done());
+    Event done = kernel_queue.Done();
+    absl::Status completed = kernel_queue.status();
+    return completed.ok() ? MarkReady(parameter, any, std::move(done))
+                          : completed;
   };
   for (int parameter : incomplete.never) {
     if (absl::Status s = complete(parameter, false); !s.ok()) return s;
@@ -284,6 +299,7 @@ absl::Status Engine::CloseStep(const GradientTracker::Incomplete& incomplete,
   // So that no update reads scalars of a later step, however late it is.
   if (gate_of_steps_ != nullptr) {
     executor_.AddEvent(layout.verdict(), kernel_queue.Done());
+    if (!kernel_queue.status().ok()) return kernel_queue.status();
   }
   if (!negotiates()) return executor_.MarkReady(layout.verdict());
   pass_lane_->Finish();

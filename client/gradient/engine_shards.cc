@@ -77,8 +77,8 @@ absl::Status Engine::AwaitParameter(int parameter, Stream* stream) {
         if (!done.ok()) return done.status();
         // On a host's stream the gather is complete: only device events have a
         // state.
-        if (done->state() != nullptr) stream->WaitFor(*done);
-        return absl::OkStatus();
+        return done->state() == nullptr ? absl::OkStatus()
+                                        : compute_.WaitFor(*stream, *done);
       });
 }
 

@@ -182,8 +182,9 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
                .executor = *options_.executor},
               step);
   step_ = &step;
-  BeginBehindLastRun(step.stream);
-  absl::StatusOr<double> loss = run.Run();
+  const absl::Status begun = BeginBehindLastRun(step.stream);
+  const absl::StatusOr<double> loss =
+      begun.ok() ? run.Run() : absl::StatusOr<double>(begun);
   options_.executor->EndRun();
   last_run_ = run.over();
   if (loss.ok()) return loss;
@@ -192,7 +193,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
     MutexLock lock(&mutex_);
     if (communicator < 0) communicator = failed_communicator_;
   }
-  const absl::Status error = run.failed_here()
+  const absl::Status error = run.failed_here() || !begun.ok()
                                  ? Report(loss.status())
                                  : Explained(communicator, loss.status());
   // Launched transfers still use the buffers: abort them, then wait for them.
@@ -201,13 +202,15 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   return failure();
 }
 
-void Runner::BeginBehindLastRun(Stream* stream) {
+absl::Status Runner::BeginBehindLastRun(Stream* stream) {
+  absl::Status begun;
   if (stream == nullptr) {
     AwaitLastRun();
   } else {
-    stream->WaitFor(last_run_);
+    begun = options_.executor->compute().WaitFor(*stream, last_run_);
   }
   options_.executor->BeginRun(last_run_);
+  return begun;
 }
 
 void Runner::Drain(Stream* stream) {

@@ -107,7 +107,7 @@ class Runner final : public executor::LaneOwner {
   absl::Status failure();
   // What is launched from then on does not use the buffers before the last run
   // is over.
-  void BeginBehindLastRun(Stream* stream);
+  absl::Status BeginBehindLastRun(Stream* stream);
   // Waits until nothing that was launched uses the buffers.
   void Drain(Stream* stream);
 

@@ -76,8 +76,10 @@ absl::Status StepRun::Await(TransferRef ref) {
   if (step_.stream == nullptr) return AwaitOnHost(ref);
   const absl::StatusOr<Event> over = Launched(ref);
   if (!over.ok()) return over.status();
-  step_.stream->WaitFor(*over);
-  return StatusOf(ref);
+  absl::Status waits =
+      context_.executor.compute().WaitFor(*step_.stream, *over);
+  if (!waits.ok()) failed_here_ = true;
+  return waits.ok() ? StatusOf(ref) : waits;
 }
 
 // All earlier tasks are done, so a message that is not launched waits for the

@@ -131,7 +131,8 @@ class DeviceContext {
     // the device. FailedPrecondition in a graph.
     virtual void CallOnce(absl::AnyInvocable<absl::Status()> work) = 0;
 
-    // An event: all calls so far are done.
+    // An event: all calls so far are done. Nothing may rely on it if it could
+    // not be recorded: its Wait, and status() from then on, return the error.
     virtual Event Done() = 0;
     // The same for a Queue's launch to wait for. On a device it may include
     // what the stream gets until that launch, so that several calls on a stream
@@ -151,8 +152,9 @@ class DeviceContext {
     // Enqueues the transfer on the stream; an error if it could not. Called
     // only if `Before` returned OK.
     virtual absl::Status Communicate(Stream&) { return absl::OkStatus(); }
-    // Gets the status of `Before` and `Communicate`. The kernels that it calls
-    // run after the transfer. The queue does not use the operation afterwards.
+    // Gets the status of `Before` and `Communicate`, or the first error of what
+    // these enqueued. The kernels that it calls run after the transfer. The
+    // queue does not use the operation afterwards.
     virtual void Then(KernelQueue&, const absl::Status&) {}
     // Whether the kernels of `Then` may run beside the following operations, on
     // the side stream, in order with others there. The next operation that is
@@ -199,8 +201,8 @@ class DeviceContext {
     // Blocks the stream from here on. Called once, by the caller of GateStream,
     // when Release no longer depends on this thread: a host stream may run on
     // it, and a device stream has to wait there, so that this call may block
-    // until Release.
-    virtual void Begin() {}
+    // until Release. An error of the device: the message will not come.
+    virtual absl::Status Begin() = 0;
     // Called once, from any thread: the stream continues, with `message`. An
     // error in `status` becomes the stream's.
     virtual void Release(const absl::Status& status, const void* message) = 0;
@@ -291,6 +293,13 @@ class DeviceContext {
   // called. The stream must live until then.
   virtual absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t message_bytes) = 0;
+
+  // Makes later work on `stream` wait for `event`; the error of a device if it
+  // does not.
+  virtual absl::Status WaitFor(Stream& stream, const Event& event) = 0;
+  // Of a stream of MakeStream: the first error of what was enqueued on it since
+  // the last TakeError. On the host the communicators have all errors.
+  virtual absl::Status TakeError(Stream&) { return absl::OkStatus(); }
 
   // An event after all work on `stream` so far. Wait for it before any effect
   // of that work: the wait runs the work if no other thread does. Already done

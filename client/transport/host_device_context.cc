@@ -174,8 +174,9 @@ class HostStreamGate final
   HostStreamGate(HostStream& stream, size_t bytes)
       : stream_(stream), message_(new std::byte[bytes]()), bytes_(bytes) {}
 
-  void Begin() override {
+  absl::Status Begin() override {
     stream_.Enqueue([hold = shared_from_this()] { return hold->Await(); });
+    return absl::OkStatus();
   }
 
   const void* message() const override { return message_.get(); }
@@ -272,6 +273,11 @@ class HostDeviceContext final : public DeviceContext {
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(
       std::string name) override {
     return std::make_unique<HostStream>(std::move(name));
+  }
+
+  absl::Status WaitFor(Stream& stream, const Event& event) override {
+    stream.WaitFor(event);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(

@@ -247,11 +247,17 @@ class CudaKernelQueue final : public DeviceContext::KernelQueue {
     });
   }
 
+  // Later calls wait for `event`.
+  void WaitFor(const Event& event) {
+    if (status_.ok()) status_ = stream_.TryWaitFor(event);
+  }
   Event Done() override {
     // An unused queue on the shared stream has nothing to wait for. A caller's
     // stream may have earlier work.
     if (!used_ && mutex_ != nullptr) return Event();
-    return stream_.Record();
+    auto event = stream_.TryRecord();
+    status_.Update(event.status());
+    return Event(std::make_shared<CudaEventState>(std::move(event)));
   }
   Event Mark() override {
     if (mutex_ != nullptr || stream_.capture() != 0) return Done();
@@ -313,19 +319,27 @@ class CudaQueue final : public DeviceContext::Queue {
   void Drive(DeviceContext::Operation& operation,
              const std::vector<Event>& after) {
     const bool on_side_stream = operation.on_side_stream();
-    if (!on_side_stream && std::exchange(used_side_stream_, false)) {
-      stream_->WaitFor(side_stream_->Record());
-    }
-    for (const Event& event : after) stream_->WaitFor(event);
     CudaKernelQueue kernel_queue(*device_, *stream_);
+    CudaKernelQueue beside(*device_, *side_stream_);
+    if (!on_side_stream && std::exchange(used_side_stream_, false)) {
+      kernel_queue.WaitFor(beside.Done());
+    }
+    for (const Event& event : after) kernel_queue.WaitFor(event);
     absl::Status status = operation.Before(kernel_queue);
-    if (status.ok()) status = operation.Communicate(*stream_);
+    if (status.ok()) status = kernel_queue.status();
+    if (status.ok()) status = Communicate(operation);
     if (!on_side_stream || !status.ok())
       return operation.Then(kernel_queue, status);
-    side_stream_->WaitFor(stream_->Record());
+    beside.WaitFor(kernel_queue.Done());
     used_side_stream_ = true;
-    CudaKernelQueue beside(*device_, *side_stream_);
     operation.Then(beside, status);
+  }
+  // With the errors of its calls, which are the stream's.
+  absl::Status Communicate(DeviceContext::Operation& operation) {
+    stream_->TakeError().IgnoreError();
+    absl::Status status = operation.Communicate(*stream_);
+    if (absl::Status error = stream_->TakeError(); status.ok()) status = error;
+    return status;
   }
 
   const std::shared_ptr<Device> device_;
@@ -381,17 +395,17 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
 
   const void* message() const override { return message_.get(); }
 
-  void Begin() override {
+  absl::Status Begin() override {
     {
       MutexLock lock(&mutex_);
       while (!released_) changed_.Wait(&mutex_);
     }
     CudaApi& cuda = *device_->cuda;
     const DeviceScope scope(cuda);
-    stream_->error()->Set(Check(cuda,
-                                cuda.MemcpyAsync(message_.get(), staging_.get(),
-                                                 bytes_, stream_->handle()),
-                                "MemcpyAsync"));
+    return Check(cuda,
+                 cuda.MemcpyAsync(message_.get(), staging_.get(), bytes_,
+                                  stream_->handle()),
+                 "MemcpyAsync");
   }
 
   void Release(const absl::Status& status, const void* message) override {
@@ -503,6 +517,13 @@ class CudaDeviceContext final : public DeviceContext {
 
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(std::string) override {
     return CudaStream::Create(device_->cuda.get());
+  }
+
+  absl::Status WaitFor(Stream& stream, const Event& event) override {
+    return static_cast<CudaStream&>(stream).TryWaitFor(event);
+  }
+  absl::Status TakeError(Stream& stream) override {
+    return static_cast<CudaStream&>(stream).TakeError();
   }
 
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(

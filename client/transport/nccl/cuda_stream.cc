@@ -6,6 +6,14 @@
 #include "client/transport/nccl/gpu_status.h"
 
 namespace lockstep::transport::nccl {
+namespace {
+
+absl::Status IsCaptured() {
+  return absl::FailedPreconditionError(
+      "a stream with gradients of a step in progress is captured");
+}
+
+}  // namespace
 
 void FirstError::Set(const absl::Status& error) {
   MutexLock lock(&mutex_);
@@ -27,9 +35,9 @@ void StreamTail::Close() {
   closed_ = true;
 }
 
-bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
+absl::StatusOr<std::shared_ptr<CudaEvent>> StreamTail::Mark() {
   MutexLock lock(&mutex_);
-  if (closed_) return true;
+  if (closed_) return nullptr;
   const DeviceScope scope(*cuda_);
   const auto is_captured = [this] {
     CudaCaptureId capture = 0;
@@ -37,25 +45,23 @@ bool StreamTail::Mark(std::shared_ptr<CudaEvent>* event) {
                 "StreamGetCaptureInfo");
     return capture != 0;
   };
-  if (is_captured()) return false;
+  if (is_captured()) return IsCaptured();
   auto recorded = CudaEvent::Record(cuda_, handle_);
   // Another thread began one meanwhile: the event may be part of it, and must
   // not be asked.
-  if (is_captured()) return false;
-  // A device that cannot record an event has failed, and runs nothing.
-  if (recorded.ok()) *event = *std::move(recorded);
-  return true;
+  if (is_captured()) return IsCaptured();
+  return recorded;
 }
 
+// While it cannot be known, work may run.
 bool StreamFence::Passed() {
-  if (!marked_) marked_ = tail_->Mark(&event_);
-  if (!marked_) return false;
-  if (event_ == nullptr) return true;
-  const absl::StatusOr<bool> reached = event_->Reached();
+  if (!event_.ok()) event_ = tail_->Mark();
+  if (!event_.ok()) return false;
+  if (*event_ == nullptr) return true;
+  const absl::StatusOr<bool> reached = (*event_)->Reached();
   if (reached.ok()) return *reached;
   // A capture has just begun, or the device has failed: mark again.
-  event_ = nullptr;
-  marked_ = false;
+  event_ = reached.status();
   return false;
 }
 
@@ -69,20 +75,16 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> StreamMark::Recorded() const {
   MutexLock lock(&mutex_);
   if (recorded_) return event_;
   recorded_ = true;
-  if (tail_->Mark(&event_)) return event_;
-  recorded_ = false;
-  return absl::FailedPreconditionError(
-      "a stream with gradients of a step in progress is captured");
+  auto event = tail_->Mark();
+  recorded_ = event.ok();
+  if (event.ok()) event_ = *event;
+  return event;
 }
 
-bool StreamMark::Done() const {
-  const auto event = Recorded();
-  return !event.ok() || CudaEventState(*event).Done();
-}
+bool StreamMark::Done() const { return CudaEventState(Recorded()).Done(); }
 
 absl::Status StreamMark::Wait(absl::Duration timeout) const {
-  const auto event = Recorded();
-  return event.ok() ? CudaEventState(*event).Wait(timeout) : event.status();
+  return CudaEventState(Recorded()).Wait(timeout);
 }
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(CudaApi* cuda) {
@@ -115,19 +117,28 @@ absl::StatusOr<CudaCaptureId> CudaStream::FindCapture() const {
   return id;
 }
 
-std::shared_ptr<CudaEvent> CudaStream::Now() {
-  const DeviceScope scope(*cuda_);
-  auto event = CudaEvent::Record(cuda_, handle_, capture() != 0);
-  if (event.ok()) return *std::move(event);
-  error_->Set(event.status());
-  return nullptr;
+absl::StatusOr<std::shared_ptr<CudaEvent>> CudaStream::TryRecord() {
+  return CudaEvent::Record(cuda_, handle_, capture() != 0);
 }
 
-void CudaStream::Join(const std::shared_ptr<CudaEvent>& event) {
-  if (event == nullptr) return;
+absl::Status CudaStream::TryWaitFor(const CudaEvent& event) {
   const DeviceScope scope(*cuda_);
-  error_->Set(Check(*cuda_, cuda_->StreamWaitEvent(handle_, event->handle()),
-                    "StreamWaitEvent"));
+  return Check(*cuda_, cuda_->StreamWaitEvent(handle_, event.handle()),
+               "StreamWaitEvent");
+}
+
+absl::Status CudaStream::TryWaitFor(const Event& event) {
+  if (const auto mark = std::dynamic_pointer_cast<StreamMark>(event.state())) {
+    const auto recorded = mark->Recorded();
+    if (!recorded.ok()) return recorded.status();
+    return *recorded == nullptr ? absl::OkStatus() : TryWaitFor(**recorded);
+  }
+  const auto mine = std::dynamic_pointer_cast<CudaEventState>(event.state());
+  if (mine != nullptr) return mine->Join(*cuda_, handle_);
+  if (event.Done()) return absl::OkStatus();
+  if (capture() == 0) return event.Wait();
+  return absl::FailedPreconditionError(
+      "a stream that is captured cannot wait for work on the host");
 }
 
 Event CudaStream::Mark() {
@@ -139,31 +150,15 @@ Event CudaStream::Mark() {
 }
 
 Event CudaStream::Record() {
-  return Event(std::make_shared<CudaEventState>(Now()));
+  auto event = TryRecord();
+  error_->Set(event.status());
+  return Event(std::make_shared<CudaEventState>(std::move(event)));
 }
 
-void CudaStream::WaitFor(const Event& event) {
-  if (const auto mark = std::dynamic_pointer_cast<StreamMark>(event.state())) {
-    const auto recorded = mark->Recorded();
-    if (!recorded.ok()) return error_->Set(recorded.status());
-    return Join(*recorded);
-  }
-  const auto mine = std::dynamic_pointer_cast<CudaEventState>(event.state());
-  if (mine != nullptr) {
-    const absl::StatusOr<bool> reached = mine->Reached();
-    if (!reached.ok()) return error_->Set(reached.status());
-    return *reached ? void() : Join(mine->event());
-  }
-  if (event.Done()) return;
-  if (capture() != 0) {
-    return error_->Set(absl::FailedPreconditionError(
-        "a stream that is captured cannot wait for work on the host"));
-  }
-  error_->Set(event.Wait());
-}
+void CudaStream::WaitFor(const Event& event) { error_->Set(TryWaitFor(event)); }
 
 absl::Status CudaStream::Synchronize() {
-  if (absl::Status waited = Record().Wait(); !waited.ok()) return waited;
+  error_->Set(Record().Wait());
   return error_->Take();
 }
 

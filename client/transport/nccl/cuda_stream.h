@@ -51,10 +51,10 @@ class StreamTail {
   // Called by ~CudaStream, which has waited for all enqueued work.
   void Close();
 
-  // False during a capture of the stream: the event would be part of the graph.
-  // Otherwise sets `*event` to an event after all work on the stream; null if
-  // that work has run or never will.
-  bool Mark(std::shared_ptr<CudaEvent>* event);
+  // An event after all work on the stream; null: all of it has run.
+  // FailedPrecondition during a capture of the stream: the event would be part
+  // of the graph.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> Mark();
 
  private:
   CudaApi* const cuda_;
@@ -74,8 +74,8 @@ class StreamFence {
 
  private:
   std::shared_ptr<StreamTail> tail_;
-  std::shared_ptr<CudaEvent> event_;
-  bool marked_ = false;
+  // As StreamTail::Mark returned it; an error until it did.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> event_;
 };
 
 // A point of a stream that is recorded when it is first needed, and then
@@ -89,8 +89,7 @@ class StreamMark final : public Event::State {
       : tail_(std::move(tail)) {}
 
   bool recorded() const;
-  // Null: all of the stream's work has run, or never will. FailedPrecondition
-  // while the stream is captured.
+  // As StreamTail::Mark, but an event that was recorded stays the same.
   absl::StatusOr<std::shared_ptr<CudaEvent>> Recorded() const;
 
   bool Done() const override;
@@ -134,11 +133,10 @@ class CudaStream final : public DeviceStream {
   // stream has then. Not for a stream that is captured.
   Event Mark();
 
-  // An event after all work on the stream; null after an error, which is the
-  // stream's.
-  std::shared_ptr<CudaEvent> Now();
-  // Later work waits for `event`; an error is the stream's. Null: for nothing.
-  void Join(const std::shared_ptr<CudaEvent>& event);
+  // As Record and WaitFor, but an error is only the caller's.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> TryRecord();
+  absl::Status TryWaitFor(const Event& event);
+  absl::Status TryWaitFor(const CudaEvent& event);
 
  private:
   CudaStream(CudaApi* cuda, CudaStreamHandle handle, bool owned)

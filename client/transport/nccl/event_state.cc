@@ -55,8 +55,9 @@ absl::StatusOr<bool> CudaEvent::Reached() const {
 }
 
 absl::StatusOr<bool> CudaEventState::Reached() const {
-  if (event_ == nullptr) return true;
-  return event_->Reached();
+  if (!event_.ok()) return event_.status();
+  if (*event_ == nullptr) return true;
+  return (*event_)->Reached();
 }
 
 bool CudaEventState::Done() const {
@@ -65,7 +66,7 @@ bool CudaEventState::Done() const {
 }
 
 absl::Status CudaEventState::Wait(absl::Duration timeout) const {
-  if (event_ != nullptr && event_->captured()) {
+  if (event_.ok() && *event_ != nullptr && (*event_)->captured()) {
     return absl::FailedPreconditionError(
         "the stream is being captured: nothing runs, and nothing can be waited "
         "for");
@@ -85,9 +86,11 @@ absl::Status CudaEventState::Wait(absl::Duration timeout) const {
 
 absl::Status CudaEventState::Join(CudaApi& cuda,
                                   CudaStreamHandle stream) const {
-  if (event_ == nullptr) return absl::OkStatus();
+  const absl::StatusOr<bool> reached = Reached();
+  if (!reached.ok()) return reached.status();
+  if (*reached) return absl::OkStatus();
   const DeviceScope scope(cuda);
-  return Check(cuda, cuda.StreamWaitEvent(stream, event_->handle()),
+  return Check(cuda, cuda.StreamWaitEvent(stream, (*event_)->handle()),
                "StreamWaitEvent");
 }
 

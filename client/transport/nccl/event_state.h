@@ -47,26 +47,26 @@ class CudaEvent {
 // All work that a stream had when the state was made.
 class CudaEventState final : public Event::State {
  public:
-  // Null: nothing, complete.
-  explicit CudaEventState(std::shared_ptr<CudaEvent> event)
+  // Null: nothing, complete. An error: it could not be recorded, so nothing can
+  // be ordered behind it, and every wait for it returns the error.
+  explicit CudaEventState(absl::StatusOr<std::shared_ptr<CudaEvent>> event)
       : event_(std::move(event)) {}
 
   // As Reached, but true after a device error: nothing more will complete.
   bool Done() const override;
   // The device's error if it never completes; FailedPrecondition for a node of
-  // a graph (CudaEvent::Record).
+  // a graph (CudaEvent::Record); the error of the record.
   absl::Status Wait(absl::Duration timeout) const override;
 
   // Whether it is complete; an error of the device if it never will be.
   absl::StatusOr<bool> Reached() const;
 
-  // Makes `stream` wait for it.
+  // Makes `stream` wait for it; the error of Wait, or of the call, if it does
+  // not.
   absl::Status Join(CudaApi& cuda, CudaStreamHandle stream) const;
 
-  const std::shared_ptr<CudaEvent>& event() const { return event_; }
-
  private:
-  const std::shared_ptr<CudaEvent> event_;
+  const absl::StatusOr<std::shared_ptr<CudaEvent>> event_;
 };
 
 }  // namespace lockstep::transport::nccl

@@ -145,16 +145,17 @@ void Launcher::Launch(const std::shared_ptr<CommState>& member,
                       std::span<const CollectiveOp> calls, CudaStream& stream) {
   const DeviceScope scope(*tables_.cuda);
   const CudaCaptureId capture = stream.capture();
-  const std::shared_ptr<CudaEvent> after = stream.Now();
-  if (after == nullptr) return;  // an error, which the stream has
+  const auto after = stream.TryRecord();
+  if (!after.ok()) return stream.error()->Set(after.status());
   absl::StatusOr<std::shared_ptr<CudaEvent>> end;
   {
     MutexLock order(&order_);
-    end = Enqueue(member, calls, after.get(), capture, stream);
+    end = Enqueue(member, calls, after->get(), capture, stream);
   }
-  if (end.ok()) stream.Join(*end);
+  absl::Status done = end.status();
+  if (done.ok()) done = stream.TryWaitFor(**end);
   // Set also if an abort came between, since its operations run to their end.
-  stream.error()->Set(end.ok() ? member->status() : end.status());
+  stream.error()->Set(done.ok() ? member->status() : done);
   if (capture == 0) NoteRunning();
 }
 

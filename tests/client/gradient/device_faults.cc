@@ -260,6 +260,12 @@ class SpoiledCompute final : public DeviceContext {
       std::string name) override {
     return inner_->MakeStream(std::move(name));
   }
+  absl::Status WaitFor(Stream& stream, const Event& event) override {
+    return inner_->WaitFor(stream, event);
+  }
+  absl::Status TakeError(Stream& stream) override {
+    return inner_->TakeError(stream);
+  }
   absl::StatusOr<std::shared_ptr<StreamGate>> GateStream(
       Stream& stream, size_t bytes) override {
     return inner_->GateStream(stream, bytes);

@@ -1,15 +1,13 @@
 // What a program may do wrong while it captures a step into a graph of its own,
 // and what it may do. Whatever it was, the epoch goes on: nothing has run.
 
-#include <atomic>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/gradient/failing_calls.h"
 #include "tests/client/gradient/replay_rank.h"
-#include "tests/support/forwarding_tables.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -19,34 +17,6 @@ using ::testing::IsEmpty;
 using transport::nccl::Tables;
 
 constexpr FinishOptions kOne{.samples = 1};
-
-// Fails one call of CUDA, at a time of the test's choice.
-class FailingCuda final : public fake::ForwardingCuda {
- public:
-  FailingCuda(std::shared_ptr<CudaApi> inner, std::atomic<bool>* fails)
-      : ForwardingCuda(std::move(inner)), fails_(*fails) {}
-  Result EventRecord(EventHandle event, StreamHandle stream) override {
-    if (fails_.exchange(false)) return Result::kCaptureInvalidated;
-    return ForwardingCuda::EventRecord(event, stream);
-  }
-
- private:
-  std::atomic<bool>& fails_;
-};
-
-class FailingKernels final : public fake::ForwardingKernels {
- public:
-  FailingKernels(std::shared_ptr<KernelApi> inner, std::atomic<bool>* fails)
-      : ForwardingKernels(std::move(inner)), fails_(*fails) {}
-  Result Pack(Slots slots, DType dtype, void* bucket,
-              StreamHandle stream) override {
-    if (fails_.exchange(false)) return Result::kCaptureUnsupported;
-    return ForwardingKernels::Pack(slots, dtype, bucket, stream);
-  }
-
- private:
-  std::atomic<bool>& fails_;
-};
 
 class ReplayCaptureTest : public testing::Test {
  protected:
@@ -83,13 +53,9 @@ class ReplayCaptureTest : public testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
 
-  std::atomic<bool> kernel_fails_{false};
-  std::atomic<bool> cuda_fails_{false};
-  FakeGpuBackend backend_{3, [this](int, Tables* tables) {
-                            tables->cuda = std::make_shared<FailingCuda>(
-                                tables->cuda, &cuda_fails_);
-                            tables->kernels = std::make_shared<FailingKernels>(
-                                tables->kernels, &kernel_fails_);
+  FailingCalls failures_;
+  FakeGpuBackend backend_{3, [this](int rank, Tables* tables) {
+                            if (rank == 0) failures_.Decorate(tables);
                           }};
   BackendJob* job_ = nullptr;
 };
@@ -101,7 +67,7 @@ TEST_F(ReplayCaptureTest, AGradientThatWasNotEnqueuedFailsTheCapture) {
   Run(1, [&](ReplayRank& mine, int) {
     mine.BeginCapture();
     ASSERT_EQ(mine.engine().JoinCapture(mine.stream()), absl::OkStatus());
-    kernel_fails_ = true;
+    failures_.FailNext(FailingCalls::Call::kPack);
     EXPECT_FALSE(mine.SubmitV(mine.stream()).ok());
     EXPECT_EQ(mine.SubmitW(mine.stream()), absl::OkStatus());
     const absl::Status finished = mine.Finish(kOne, mine.stream());
@@ -115,7 +81,7 @@ TEST_F(ReplayCaptureTest,
        AGradientThatWasNotEnqueuedFailsACaptureOfTheLibrary) {
   Run(1, [&](ReplayRank& mine, int) {
     for (const bool returns_it : {true, false}) {
-      kernel_fails_ = true;
+      failures_.FailNext(FailingCalls::Call::kPack);
       const auto step = mine.engine().Capture(mine.stream(), [&] {
         (void)mine.SubmitV(mine.stream());
         const absl::Status finished = mine.Finish(kOne, mine.stream());
@@ -130,7 +96,7 @@ TEST_F(ReplayCaptureTest,
 TEST_F(ReplayCaptureTest, AJoinThatIsNoPartOfTheCaptureFails) {
   Run(1, [&](ReplayRank& mine, int) {
     mine.BeginCapture();
-    cuda_fails_ = true;
+    failures_.FailNext(FailingCalls::Call::kRecord);
     ExpectRefused(mine.engine().JoinCapture(mine.stream()), "the capture");
     (void)mine.EndCapture(absl::CancelledError("not joined"));
     (void)mine.stream().Synchronize();

@@ -76,7 +76,9 @@ class ReplayRank {
   absl::Status Finish(const FinishOptions& options, Stream& stream) {
     auto verdict = engine().Finish(options, kMaxNorm, &stream);
     if (!verdict.ok()) return verdict.status();
-    Update(*verdict, stream);
+    const auto view = engine().View(0);
+    if (!view.ok()) return view.status();  // the epoch has ended meanwhile
+    Update(*verdict, view->data(), stream);
     last_ = *verdict;
     return absl::OkStatus();
   }
@@ -157,12 +159,12 @@ class ReplayRank {
   }
 
   void Update(const std::shared_ptr<PendingVerdict::State>& state,
-              Stream& stream) {
+              const void* view, Stream& stream) {
     const auto* const verdict =
         reinterpret_cast<const VerdictScalars*>(job_.Reach(state->scalars()));
     auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
     const auto* const gradient =
-        reinterpret_cast<const float*>(job_.Reach(engine().View(0)->data()));
+        reinterpret_cast<const float*>(job_.Reach(view));
     job_.Enqueue(stream, [verdict, weights, gradient] {
       if (!MayUpdate(*verdict)) return;
       for (int i = 0; i < 3; ++i) {

@@ -1,0 +1,160 @@
+// Calls of a device that fail although the device goes on, as without memory.
+
+#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
+#define LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "client/transport/nccl/comm_state.h"
+#include "tests/support/forwarding_tables.h"
+
+namespace lockstep::gradient {
+
+// Threads: any.
+class FailingCalls {
+ public:
+  enum class Call { kNone, kRecord, kPack };
+
+  void Decorate(transport::nccl::Tables* tables);
+
+  // The next such call finds that its capture is invalid.
+  void FailNext(Call call) { next_ = call; }
+  // The `calls`-th call that enqueues something finds no memory; 0: none does.
+  void FailAt(int calls) { left_ = calls; }
+  // Returns whether that call came.
+  bool End() { return left_.exchange(0) == 0; }
+
+ private:
+  using Result = transport::nccl::CudaResult;
+  class Cuda;
+  class Kernels;
+
+  Result Refusal(Call call = Call::kNone) {
+    if (call != Call::kNone) {
+      Call expected = call;
+      if (next_.compare_exchange_strong(expected, Call::kNone)) {
+        return Result::kCaptureInvalidated;
+      }
+    }
+    for (int left = left_; left > 0;) {
+      if (!left_.compare_exchange_weak(left, left - 1)) continue;
+      return left == 1 ? Result::kMemoryAllocation : Result::kSuccess;
+    }
+    return Result::kSuccess;
+  }
+
+  std::atomic<Call> next_{Call::kNone};
+  std::atomic<int> left_{0};
+};
+
+class FailingCalls::Cuda final : public fake::ForwardingCuda {
+ public:
+  Cuda(std::shared_ptr<CudaApi> inner, FailingCalls* calls)
+      : ForwardingCuda(std::move(inner)), calls_(*calls) {}
+
+  Result EventCreateWithFlags(EventHandle* event, unsigned flags) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::EventCreateWithFlags(event, flags);
+  }
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    const Result refusal = calls_.Refusal(Call::kRecord);
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::EventRecord(event, stream);
+  }
+  Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::StreamWaitEvent(stream, event);
+  }
+  Result CaptureOnRelease(StreamHandle stream, void (*released)(void*),
+                          void* argument) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::CaptureOnRelease(stream, released, argument);
+  }
+  Result GraphLaunch(GraphExecHandle exec, StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::GraphLaunch(exec, stream);
+  }
+  Result MemcpyAsync(void* to, const void* from, size_t bytes,
+                     StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::MemcpyAsync(to, from, bytes, stream);
+  }
+  Result MemsetAsync(void* memory, int byte, size_t bytes,
+                     StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingCuda::MemsetAsync(memory, byte, bytes, stream);
+  }
+
+ private:
+  FailingCalls& calls_;
+};
+
+class FailingCalls::Kernels final : public fake::ForwardingKernels {
+ public:
+  Kernels(std::shared_ptr<KernelApi> inner, FailingCalls* calls)
+      : ForwardingKernels(std::move(inner)), calls_(*calls) {}
+
+  Result Pack(Slots slots, DType dtype, void* bucket,
+              StreamHandle stream) override {
+    const Result refusal = calls_.Refusal(Call::kPack);
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::Pack(slots, dtype, bucket, stream);
+  }
+  Result WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
+                    StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::WriteFlags(on, dtype, flags, stream);
+  }
+  Result AddFiniteCheck(const void* data, DType dtype, Ranges ranges,
+                        double inverse_scale, void* scratch,
+                        kernels::FiniteCheck* total,
+                        StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::AddFiniteCheck(data, dtype, ranges, inverse_scale,
+                                             scratch, total, stream);
+  }
+  Result BeginReplay(const kernels::GateContext& context,
+                     StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::BeginReplay(context, stream);
+  }
+  Result WriteStepRecord(const kernels::GateContext& context,
+                         kernels::FiniteCheck* norm,
+                         kernels::StepRecord* record,
+                         StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::WriteStepRecord(context, norm, record, stream);
+  }
+  Result GateStep(const kernels::GateContext& context,
+                  const kernels::StepRecord* own,
+                  const kernels::StepRecord* records, VerdictScalars* scalars,
+                  StreamHandle stream) override {
+    const Result refusal = calls_.Refusal();
+    if (refusal != Result::kSuccess) return refusal;
+    return ForwardingKernels::GateStep(context, own, records, scalars, stream);
+  }
+
+ private:
+  FailingCalls& calls_;
+};
+
+inline void FailingCalls::Decorate(transport::nccl::Tables* tables) {
+  tables->cuda = std::make_shared<Cuda>(tables->cuda, this);
+  tables->kernels = std::make_shared<Kernels>(tables->kernels, this);
+}
+
+}  // namespace lockstep::gradient
+
+#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
