@@ -117,6 +117,20 @@ absl::Status Executor::MarkReady(plan::TransferRef ref, Event event) {
   return absl::OkStatus();
 }
 
+absl::Status Executor::FirstError(int* communicator) const {
+  absl::Status first;
+  for (int c = 0; c < communicators(); ++c) {
+    if (communicators_[c] == nullptr) continue;
+    const absl::Status status = communicators_[c]->status();
+    const bool is_cause = !status.ok() && !absl::IsAborted(status);
+    if (status.ok() || (!first.ok() && !is_cause)) continue;
+    first = status;
+    *communicator = c;
+    if (is_cause) break;
+  }
+  return first;
+}
+
 void Executor::AddEvent(plan::TransferRef ref, Event event) {
   MutexLock lock(&mutex_);
   if (program_ == nullptr) return;
@@ -306,12 +320,13 @@ std::optional<Executor::PendingLaunch> Executor::TakeLaunch() {
 absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
   if (launch.drains) queue_->Drain();
   compute_->TakeError(*launch.stream).IgnoreError();
+  const plan::Lane& lane = *launch.program->lanes()[launch.unit.lane].planned;
+  const Unit& unit = launch.program->At(launch.unit);
+  Communicator& communicator = *communicators_[unit.communicator];
   absl::Status enqueued;
   for (const Event& event : launch.after) {
     enqueued.Update(compute_->WaitFor(*launch.stream, event));
   }
-  const plan::Lane& lane = *launch.program->lanes()[launch.unit.lane].planned;
-  const Unit& unit = launch.program->At(launch.unit);
   std::vector<PlannedTransfer> planned;
   for (int i = unit.first; i < unit.first + unit.count; ++i) {
     const plan::Transfer& transfer = lane.transfers[i];
@@ -319,14 +334,15 @@ absl::StatusOr<Event> Executor::LaunchOnStream(const PendingLaunch& launch) {
         {&transfer, launch.owner->OperandsOf({launch.unit.lane, i}, transfer)});
   }
   if (enqueued.ok()) {
-    enqueued = EnqueueTogether(planned, *communicators_[unit.communicator],
-                               *launch.stream);
+    enqueued = EnqueueTogether(planned, communicator, *launch.stream);
   }
   const Event done = launch.stream->Record();
   enqueued.Update(compute_->TakeError(*launch.stream));
   if (enqueued.ok()) Count(*launch.program, launch.unit);
   if (enqueued.ok()) return done;
-  launch.owner->Failed(lane.transfers[unit.first], unit.communicator, enqueued);
+  launch.owner->Failed(lane.transfers[unit.first],
+                       communicator.status().ok() ? -1 : unit.communicator,
+                       enqueued);
   return enqueued;
 }
 

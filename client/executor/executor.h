@@ -74,6 +74,9 @@ class Executor {
   // Null where this rank is not a member.
   Communicator* communicator(int c) const { return communicators_[c].get(); }
   int communicators() const { return static_cast<int>(communicators_.size()); }
+  // Why communicators have failed, and the index of one that says so. Those
+  // that were aborted because of another one come last.
+  absl::Status FirstError(int* communicator) const;
   transport::DeviceContext& compute() const { return *compute_; }
 
   // Sets the program. Call again for a later revision of the plan, between the

@@ -168,6 +168,8 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   // A gradient that was not enqueued would be waited for.
   absl::Status captured = CaptureError();
   if (captured.ok()) captured = CaptureEnd(max_norm, stream);
+  // What it has enqueued is forgotten.
+  if (!captured.ok()) capturing_.load()->capturing().finished = false;
   if (joined) LeaveCapture();
   if (!captured.ok()) return captured;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);

@@ -86,7 +86,7 @@ absl::StatusOr<Verdict> Engine::Decided(
     if (decision->passed || !judged.ok()) return judged;
   }
   int failed = -1;
-  const absl::Status sent = FirstError(executor_, &failed);
+  const absl::Status sent = executor_.FirstError(&failed);
   *communicator = sent.ok() ? 0 : failed;
   if (!sent.ok()) return sent;
   if (decision && decision->out_of_step) {

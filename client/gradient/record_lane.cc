@@ -29,8 +29,9 @@ absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
   if (Captured* const step = capturing_; step != nullptr) {
     options_.gate->Decide(kernel_queue, ContextOf(*step),
                           step->capturing().scalars);
+    const Event decided = kernel_queue.Done();
     if (!kernel_queue.status().ok()) return kernel_queue.status();
-    step->capturing().verdict_captured.set_value(kernel_queue.Done());
+    step->capturing().verdict_captured.set_value(decided);
     return absl::OkStatus();
   }
   options_.gate->Decide(kernel_queue,
@@ -52,7 +53,7 @@ void RecordLane::Await(const VerdictWatch::EnqueuedStep& step) {
   const bool is_eager = step.written.state() != nullptr;
   if ((is_eager ? step.written : step.decided).Wait().ok()) {
     int communicator = -1;
-    const absl::Status sent = FirstError(*options_.executor, &communicator);
+    const absl::Status sent = options_.executor->FirstError(&communicator);
     if (!sent.ok()) options_.on_failure(communicator, sent);
     // It was not set when the record was written, either.
     if (sent.ok() && !options_.gate->stopped()) options_.contributed();

@@ -85,7 +85,7 @@ absl::StatusOr<StepSummary> SummaryLane::TakeSummary(
 
 absl::Status SummaryLane::CheckCommunicators() {
   int failed = -1;
-  absl::Status status = FirstError(*options_.executor, &failed);
+  absl::Status status = options_.executor->FirstError(&failed);
   if (!status.ok()) options_.on_failure(failed, status);
   return status;
 }

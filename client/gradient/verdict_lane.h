@@ -51,19 +51,6 @@ class VerdictLane : public executor::LaneOwner {
   }
 };
 
-// The first error of a communicator, and its index.
-inline absl::Status FirstError(const executor::Executor& executor,
-                               int* communicator) {
-  for (int c = 0; c < executor.communicators(); ++c) {
-    if (executor.communicator(c) == nullptr) continue;
-    absl::Status status = executor.communicator(c)->status();
-    if (status.ok()) continue;
-    *communicator = c;
-    return status;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace lockstep::gradient
 
 #endif  // LOCKSTEP_CLIENT_GRADIENT_VERDICT_LANE_H_

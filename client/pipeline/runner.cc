@@ -168,6 +168,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   {
     MutexLock lock(&mutex_);
     failed_communicator_ = -1;
+    failed_to_launch_ = false;
   }
   StepRun run({.plan = *options_.plan,
                .number = options_.rank,
@@ -189,13 +190,18 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   last_run_ = run.over();
   if (loss.ok()) return loss;
   int communicator = run.failed_communicator();
+  bool failed_here = run.failed_here() || !begun.ok();
   {
     MutexLock lock(&mutex_);
     if (communicator < 0) communicator = failed_communicator_;
+    failed_here |= failed_to_launch_;
   }
-  const absl::Status error = run.failed_here() || !begun.ok()
-                                 ? Report(loss.status())
-                                 : Explained(communicator, loss.status());
+  absl::Status error = loss.status();
+  if (!failed_here && absl::IsAborted(error)) {
+    const absl::Status cause = options_.executor->FirstError(&communicator);
+    if (!cause.ok()) error = cause;
+  }
+  error = failed_here ? Report(error) : Explained(communicator, error);
   // Launched transfers still use the buffers: abort them, then wait for them.
   Abort(error);
   Drain(step.stream);
@@ -252,6 +258,7 @@ void Runner::Failed(const plan::Transfer&, int communicator,
                     const absl::Status&) {
   MutexLock lock(&mutex_);
   failed_communicator_ = communicator;
+  failed_to_launch_ = communicator < 0;
 }
 
 absl::Status Runner::Report(const absl::Status& error) {

@@ -133,6 +133,7 @@ class Runner final : public executor::LaneOwner {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   // The communicator of a failed launch of this step; -1: none failed.
   int failed_communicator_ ABSL_GUARDED_BY(mutex_) = -1;
+  bool failed_to_launch_ ABSL_GUARDED_BY(mutex_) = false;  // on this rank
 };
 
 // A program of only the rank's pipeline lanes, for jobs without gradients.

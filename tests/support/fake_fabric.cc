@@ -32,6 +32,13 @@ void Poison(const Part& part, std::byte* out, size_t bytes, size_t ranks,
   std::memset(out + ranks * each, 0xff, bytes - ranks * each);
 }
 
+void Come(Rendezvous& rendezvous, int who, const Part& part) {
+  if (!rendezvous.come.try_emplace(who, part).second) return;
+  if (part.kind != CollectiveKind::kAllGather) return;
+  const auto* const in = static_cast<const std::byte*>(part.in);
+  rendezvous.given[who].assign(in, in + InBytes(part));
+}
+
 }  // namespace
 
 Device& Fabric::device(int number) {
@@ -180,7 +187,7 @@ bool Fabric::Run(Comm* comm, Launch& launch) {
       for (Part part : launch.parts) {
         const auto [rendezvous, who] = Next(comm, part);
         part.in = scheduler_.memory().Reach(part.in);
-        if (SendOn(*rendezvous)) rendezvous->come.try_emplace(who, part);
+        if (SendOn(*rendezvous)) Come(*rendezvous, who, part);
       }
     }
     Leave(comm, launch);
@@ -271,7 +278,7 @@ std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Next(Comm* comm,
 std::pair<std::shared_ptr<Rendezvous>, int> Fabric::Join(Comm* comm,
                                                          const Part& part) {
   const auto [rendezvous, who] = Next(comm, part);
-  rendezvous->come[who] = part;
+  Come(*rendezvous, who, part);
   if (rendezvous->come.size() == rendezvous->needed.size() &&
       !rendezvous->broken && !rendezvous->garbage) {
     Hold(*comm->clique, *rendezvous);
@@ -316,9 +323,9 @@ void Fabric::WriteGarbage(const Comm& comm, const Part& part,
     std::memmove(part.out, part.in, bytes);
   } else if (part.kind == CollectiveKind::kAllGather) {
     const size_t each = bytes / ranks;
-    for (const auto& [who, other] : rendezvous.come) {
-      std::memmove(static_cast<std::byte*>(part.out) + who * each, other.in,
-                   each);
+    for (const auto& [who, given] : rendezvous.given) {
+      std::copy_n(given.begin(), std::min(each, given.size()),
+                  static_cast<std::byte*>(part.out) + who * each);
     }
   }
 }

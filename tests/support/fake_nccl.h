@@ -47,6 +47,7 @@
 #define LOCKSTEP_TESTS_SUPPORT_FAKE_NCCL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -91,6 +92,8 @@ struct Comm;
 // An operation of several ranks: a collective, or one message.
 struct Rendezvous {
   std::map<int, Part> come;     // by rank; for a message: 0 sends, 1 receives
+  // What they give to an all-gather: who has ended may free its own.
+  std::map<int, std::vector<std::byte>> given;
   std::map<int, Comm*> needed;  // the ranks it needs, by the same keys
   std::set<int> ended;          // the ranks that have noticed its end
   bool over = false;

@@ -4,23 +4,105 @@
 
 #include <functional>
 #include <latch>
+#include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/gradient/failing_calls.h"
+#include "tests/client/gradient/capture_rank.h"
 #include "tests/client/gradient/replay_rank.h"
+#include "tests/support/failing_calls.h"
 
 namespace lockstep::gradient {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using transport::nccl::Tables;
 
-constexpr FinishOptions kSample{.samples = 1};
 constexpr int kCallsMax = 300;  // more than a step has
+
+// One rank and what it does; the gradients of w are 1.
+class Attempt {
+ public:
+  virtual ~Attempt() = default;
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
+  // Whether it committed, as far as the program knows.
+  virtual absl::Status Step() = 0;
+  virtual Stream& stream() = 0;
+  virtual std::vector<float> weights() = 0;
+};
+using Make = std::unique_ptr<Attempt> (*)(BackendJob*, FakeGpuBackend*,
+                                          int rank);
+
+absl::Status MustCommit(const absl::StatusOr<Verdict>& verdict) {
+  if (!verdict.ok() || verdict->committed) return verdict.status();
+  return absl::InternalError("not committed");
+}
+
+class Eager : public Attempt {
+ public:
+  Eager(BackendJob* job, FakeGpuBackend* backend, int rank)
+      : rank_(job, backend, rank) {}
+  absl::Status Step() override {
+    rank_.Load(1);
+    absl::Status done = rank_.Step({.samples = 1});
+    return done.ok() ? MustCommit(rank_.Wait()) : done;
+  }
+  Stream& stream() override { return rank_.stream(); }
+  std::vector<float> weights() override { return rank_.weights(); }
+
+ protected:
+  ReplayRank rank_;
+};
+
+// The program captures a step and launches it.
+class Replayed : public Eager {
+ public:
+  using Eager::Eager;
+  absl::Status Prepare() override { return rank_.engine().BeginReplays(); }
+  absl::Status Step() override {
+    absl::Status captured = rank_.Capture();
+    if (!captured.ok()) return captured;
+    rank_.Launch(1, rank_.graphs() - 1);
+    const auto next = rank_.Next();
+    if (!next.ok()) return next.status();
+    return MustCommit(next->verdict);
+  }
+};
+
+// The library does.
+class CapturedStep : public Attempt {
+ public:
+  CapturedStep(BackendJob* job, FakeGpuBackend*, int rank) : rank_(job, rank) {}
+  absl::Status Step() override {
+    absl::Status captured = rank_.Capture();
+    return captured.ok() ? Launch() : captured;
+  }
+  Stream& stream() override { return rank_.stream(); }
+  std::vector<float> weights() override { return rank_.weights(); }
+
+ protected:
+  absl::Status Launch() {
+    rank_.Load(1);
+    return MustCommit(rank_.Launch());
+  }
+  CaptureRank rank_;
+};
+
+class LaunchedStep final : public CapturedStep {
+ public:
+  using CapturedStep::CapturedStep;
+  absl::Status Prepare() override { return rank_.Capture(); }
+  absl::Status Step() override { return Launch(); }
+};
+
+template <typename Kind>
+std::unique_ptr<Attempt> MakeOf(BackendJob* job, FakeGpuBackend* backend,
+                                int rank) {
+  return std::make_unique<Kind>(job, backend, rank);
+}
 
 class MissingOperationTest : public testing::Test {
  protected:
@@ -28,72 +110,80 @@ class MissingOperationTest : public testing::Test {
     EXPECT_THAT(backend_.violations(), IsEmpty());
   }
 
-  // Runs `step` with each of its calls failing, on ranks of jobs of their own.
-  // It returns whether it succeeded as far as its program knows. `prepare` runs
-  // before the call is counted.
-  using Step = std::function<absl::Status(ReplayRank&)>;
-  void FailEachCall(int world, const BackendJob::Options& options,
-                    const Step& prepare, const Step& step) {
+  // Lets each call of rank 0's step fail, one after the other, in jobs of their
+  // own; `captured`: on captured streams only.
+  void FailEachCall(Make make, BackendJob::Options options,
+                    bool captured = false) {
+    options.parameters = kThree;
     bool was_hit = true;
     int call = 0;
     while (was_hit) {
       ASSERT_LT(++call, kCallsMax);
-      SCOPED_TRACE(absl::StrCat("call ", call));
-      BackendJob::Options made = options;
-      made.world = world;
-      made.parameters = kThree;
       BackendJob* all = nullptr;
-      made.on_failure = [&](int, const absl::Status& error) {
+      options.on_failure = [&](int, const absl::Status& error) {
         all->AbortAll(error);
       };
-      BackendJob job(&backend_, made);
+      BackendJob job(&backend_, options);
       all = &job;
-      std::latch prepared(world);
+      std::latch prepared(options.world);
       job.Run([&](int rank, Engine& engine) {
-        ReplayRank mine(&job, &backend_, rank);
-        ASSERT_EQ(prepare(mine), absl::OkStatus());
+        const auto mine = make(&job, &backend_, rank);
+        ASSERT_EQ(mine->Prepare(), absl::OkStatus());
         prepared.arrive_and_wait();
-        if (rank == 0) calls_.FailAt(call);
-        const absl::Status done = step(mine);
+        if (rank == 0) calls_.FailAt(call, captured);
+        const absl::Status done = mine->Step();
+        const bool healthy = engine.healthy();
         if (rank == 0) {
           was_hit = calls_.End();
-          EXPECT_EQ(done.ok() && engine.healthy(), !was_hit)
+          EXPECT_EQ(done.ok() && healthy, !was_hit)
               << "call " << call << ": " << done;
         }
-        (void)mine.stream().Synchronize();
+        (void)mine->stream().Synchronize();
         // What was committed has the gradients of all ranks.
-        EXPECT_THAT(mine.weights()[0],
-                    testing::AnyOf(0, static_cast<float>(world)));
-        if (!engine.healthy()) {
-          EXPECT_THAT(mine.Step(kSample).ToString(), HasSubstr("fake error"));
+        EXPECT_THAT(mine->weights()[0],
+                    AnyOf(0, static_cast<float>(options.world)))
+            << "rank " << rank << ", call " << call;
+        if (!healthy && rank == 0) {
+          // The other rank may have read this one's invalid record before.
+          EXPECT_THAT(engine.Submit(0, nullptr, 0, &mine->stream()).ToString(),
+                      AnyOf(HasSubstr("fake error"),
+                            HasSubstr("rank 0 has ended the epoch")));
+        } else if (healthy && !done.ok() && options.world == 1) {
+          EXPECT_THAT(mine->Step().ToString(),
+                      AnyOf("OK", HasSubstr("fake error")))
+              << "behind call " << call;
         }
       });
     }
-    EXPECT_GT(call, 5);
+    EXPECT_GT(call, 4);
   }
 
-  FailingCalls calls_;
+  fake::FailingCalls calls_;
   FakeGpuBackend backend_{3, [this](int rank, Tables* tables) {
                             if (rank == 0) calls_.Decorate(tables);
                           }};
 };
 
-const auto kNothing = [](ReplayRank&) { return absl::OkStatus(); };
-
-absl::Status StepAndWait(ReplayRank& mine) {
-  mine.Load(1);
-  absl::Status done = mine.Step(kSample);
-  return done.ok() ? mine.Wait().status() : done;
-}
-
 TEST_F(MissingOperationTest, InAStep) {
-  for (const int world : {1, 2}) {
-    FailEachCall(world, {}, kNothing, StepAndWait);
-  }
+  for (const int world : {1, 2}) FailEachCall(MakeOf<Eager>, {.world = world});
 }
 
 TEST_F(MissingOperationTest, InAStepThatRunsAhead) {
-  FailEachCall(2, {.run_ahead = 1}, kNothing, StepAndWait);
+  FailEachCall(MakeOf<Eager>, {.run_ahead = 1});
+}
+
+TEST_F(MissingOperationTest, InACapture) {
+  FailEachCall(MakeOf<CapturedStep>, {.world = 1}, /*captured=*/true);
+}
+
+TEST_F(MissingOperationTest, InALaunch) {
+  for (const int world : {1, 2}) {
+    FailEachCall(MakeOf<LaunchedStep>, {.world = world});
+  }
+}
+
+TEST_F(MissingOperationTest, InACaptureOfTheProgram) {
+  FailEachCall(MakeOf<Replayed>, {.world = 1}, /*captured=*/true);
 }
 
 }  // namespace

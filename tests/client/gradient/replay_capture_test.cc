@@ -6,8 +6,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/client/gradient/failing_calls.h"
 #include "tests/client/gradient/replay_rank.h"
+#include "tests/support/failing_calls.h"
 
 namespace lockstep::gradient {
 namespace {
@@ -53,7 +53,7 @@ class ReplayCaptureTest : public testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   }
 
-  FailingCalls failures_;
+  fake::FailingCalls failures_;
   FakeGpuBackend backend_{3, [this](int rank, Tables* tables) {
                             if (rank == 0) failures_.Decorate(tables);
                           }};
@@ -67,7 +67,7 @@ TEST_F(ReplayCaptureTest, AGradientThatWasNotEnqueuedFailsTheCapture) {
   Run(1, [&](ReplayRank& mine, int) {
     mine.BeginCapture();
     ASSERT_EQ(mine.engine().JoinCapture(mine.stream()), absl::OkStatus());
-    failures_.FailNext(FailingCalls::Call::kPack);
+    failures_.FailNext(fake::FailingCalls::Call::kPack);
     EXPECT_FALSE(mine.SubmitV(mine.stream()).ok());
     EXPECT_EQ(mine.SubmitW(mine.stream()), absl::OkStatus());
     const absl::Status finished = mine.Finish(kOne, mine.stream());
@@ -81,7 +81,7 @@ TEST_F(ReplayCaptureTest,
        AGradientThatWasNotEnqueuedFailsACaptureOfTheLibrary) {
   Run(1, [&](ReplayRank& mine, int) {
     for (const bool returns_it : {true, false}) {
-      failures_.FailNext(FailingCalls::Call::kPack);
+      failures_.FailNext(fake::FailingCalls::Call::kPack);
       const auto step = mine.engine().Capture(mine.stream(), [&] {
         (void)mine.SubmitV(mine.stream());
         const absl::Status finished = mine.Finish(kOne, mine.stream());
@@ -96,7 +96,7 @@ TEST_F(ReplayCaptureTest,
 TEST_F(ReplayCaptureTest, AJoinThatIsNoPartOfTheCaptureFails) {
   Run(1, [&](ReplayRank& mine, int) {
     mine.BeginCapture();
-    failures_.FailNext(FailingCalls::Call::kRecord);
+    failures_.FailNext(fake::FailingCalls::Call::kRecord);
     ExpectRefused(mine.engine().JoinCapture(mine.stream()), "the capture");
     (void)mine.EndCapture(absl::CancelledError("not joined"));
     (void)mine.stream().Synchronize();

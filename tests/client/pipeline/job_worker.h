@@ -397,8 +397,12 @@ class JobWorker {
 
 // Expects that the four workers' losses and gradients equal those of the model
 // in one process: each replica on its samples, averaged over the two.
+// `steps`: of each rank, or kSeenSteps: those that it has, of all.
+inline constexpr int kSeenSteps = -1;
 inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job,
                              int steps = kSteps) {
+  const bool seen_only = steps == kSeenSteps;
+  if (seen_only) steps = kSteps;
   const int stages = 2 * job.virtual_stages;
   const std::vector<double> weights(kMicroBatches, 1.0 / kMicroBatches);
   for (int step = 0; step < steps; ++step) {
@@ -406,6 +410,7 @@ inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job,
     for (const int replica : {0, 1}) {
       alone.push_back(
           RunAlone(stages, SamplesOf(step, replica), weights, WeightOf));
+      if (seen_only) continue;
       EXPECT_NEAR(
           all[2 * replica].losses[step] + all[2 * replica + 1].losses[step],
           alone[replica].loss, 1e-12);
@@ -415,6 +420,9 @@ inline void ExpectOneProcess(const std::vector<Seen>& all, const Job& job,
       return of.front()[k] + of.back()[k];
     };
     for (const Seen& seen : all) {
+      if (seen_only && seen.gradients.size() <= static_cast<size_t>(step)) {
+        continue;
+      }
       for (size_t k = 0; !seen.tied.empty() && k < kWidth * kWidth; ++k) {
         ASSERT_NEAR(seen.tied[step][k], (tied(0, k) + tied(1, k)) / 2, 1e-12);
       }

@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/pipeline/job_worker.h"
+#include "tests/support/failing_calls.h"
 #include "tests/support/fake_control_core.h"
 #include "tests/support/fake_gpu.h"
 
@@ -76,13 +77,14 @@ class PipelineFakeGpuTest : public testing::Test {
 
   absl::Status Live(const JobSpec& spec, int number, std::vector<int> forgets,
                     Seen& seen) {
-    const transport::nccl::Tables tables = gpus_.TablesOf(number);
+    transport::nccl::Tables tables = gpus_.TablesOf(number);
+    if (number == 0 && fails_at_call_ > 0) calls_.Decorate(&tables);
     auto session = Session::Impl::Join(
         {.addresses = {"core"},
          .job = spec.name,
          .worker = absl::StrCat("worker-", number),
          .spec = spec},
-        {.channels = session::MakeFakeChannels(&server_),
+        {.channels = session::MakeFakeChannels(server_.get()),
          .make_transport =
              [&](const JobSpec&) {
                return transport::nccl::MakeTransport(tables);
@@ -93,6 +95,7 @@ class PipelineFakeGpuTest : public testing::Test {
     if (!session.ok()) return session.status();
     GpuSite site(&gpus_, tables);
     JobWorker worker(spec, /*fails_at=*/-1, &site);
+    if (number == 0) calls_.FailAt(fails_at_call_, /*captured=*/false);
     worker.tied = tied_;
     worker.waits_at_the_end = waits_at_the_end_;
     worker.forgets = std::move(forgets);
@@ -108,9 +111,12 @@ class PipelineFakeGpuTest : public testing::Test {
   bool tries_capture_ = false;
   bool runs_behind_the_last_ = false;
   int leaves_behind_run_ = -1;  // worker 0
+  int fails_at_call_ = 0;       // worker 0
+  fake::FailingCalls calls_;
   std::shared_ptr<Clock> clock_ = std::make_shared<SystemClock>();
   std::atomic<uint64_t> incarnations_ = 0;
-  session::CoreServer server_{clock_.get()};
+  std::unique_ptr<session::CoreServer> server_ =
+      std::make_unique<session::CoreServer>(clock_.get());
   fake::FakeGpus gpus_{{.seed = 11, .residents_max = 1}};
 };
 
@@ -141,6 +147,28 @@ TEST_P(EverySchedule, WhoLeavesBehindItsRunEndsTheStepOfAll) {
     EXPECT_EQ(seen.gradients.size(), 1u);
   }
   ExpectOneProcess(all, GetParam(), /*steps=*/1);
+  EXPECT_THAT(gpus_.violations(), IsEmpty());
+}
+
+// A call of CUDA that fails once, as without memory, leaves something out of a
+// step, or out of its order: no step may commit without it.
+TEST_P(EverySchedule, NoStepCommitsWithoutACallThatFailed) {
+  int failed = 0;
+  bool was_hit = true;
+  for (int call = 1; was_hit; call += 1 + call / 3) {
+    ASSERT_LT(call, 10000);
+    fails_at_call_ = call;
+    server_ = std::make_unique<session::CoreServer>(clock_.get());
+    const std::vector<Seen> all = Run(GetParam());
+    was_hit = calls_.End();
+    for (const Seen& seen : all) {
+      EXPECT_TRUE(was_hit || seen.status.ok()) << seen.status;
+      failed += seen.status.ok() ? 0 : 1;
+    }
+    ExpectOneProcess(all, GetParam(), kSeenSteps);
+    if (HasFailure()) FAIL() << "call " << call;
+  }
+  EXPECT_GT(failed, 10);
   EXPECT_THAT(gpus_.violations(), IsEmpty());
 }
 

@@ -1,7 +1,7 @@
 // Calls of a device that fail although the device goes on, as without memory.
 
-#ifndef LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
-#define LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
+#ifndef LOCKSTEP_TESTS_SUPPORT_FAILING_CALLS_H_
+#define LOCKSTEP_TESTS_SUPPORT_FAILING_CALLS_H_
 
 #include <atomic>
 #include <memory>
@@ -10,7 +10,7 @@
 #include "client/transport/nccl/comm_state.h"
 #include "tests/support/forwarding_tables.h"
 
-namespace lockstep::gradient {
+namespace lockstep::fake {
 
 // Threads: any.
 class FailingCalls {
@@ -22,22 +22,28 @@ class FailingCalls {
   // The next such call finds that its capture is invalid.
   void FailNext(Call call) { next_ = call; }
   // The `calls`-th call that enqueues something finds no memory; 0: none does.
-  void FailAt(int calls) { left_ = calls; }
+  // `captured`: of those on a stream that is captured.
+  void FailAt(int calls, bool captured) {
+    captured_ = captured;
+    left_ = calls;
+  }
   // Returns whether that call came.
   bool End() { return left_.exchange(0) == 0; }
 
  private:
   using Result = transport::nccl::CudaResult;
+  using StreamHandle = transport::nccl::CudaStreamHandle;
   class Cuda;
   class Kernels;
 
-  Result Refusal(Call call = Call::kNone) {
+  Result Refusal(StreamHandle stream, Call call = Call::kNone) {
     if (call != Call::kNone) {
       Call expected = call;
       if (next_.compare_exchange_strong(expected, Call::kNone)) {
         return Result::kCaptureInvalidated;
       }
     }
+    if (captured_ && !IsCaptured(stream)) return Result::kSuccess;
     for (int left = left_; left > 0;) {
       if (!left_.compare_exchange_weak(left, left - 1)) continue;
       return left == 1 ? Result::kMemoryAllocation : Result::kSuccess;
@@ -45,50 +51,53 @@ class FailingCalls {
     return Result::kSuccess;
   }
 
+  bool IsCaptured(StreamHandle stream) const {
+    transport::nccl::CudaCaptureId id = 0;
+    return cuda_->StreamGetCaptureInfo(stream, &id) == Result::kSuccess &&
+           id != 0;
+  }
+
+  std::shared_ptr<transport::nccl::CudaApi> cuda_;
   std::atomic<Call> next_{Call::kNone};
+  std::atomic<bool> captured_{false};
   std::atomic<int> left_{0};
 };
 
-class FailingCalls::Cuda final : public fake::ForwardingCuda {
+class FailingCalls::Cuda final : public ForwardingCuda {
  public:
   Cuda(std::shared_ptr<CudaApi> inner, FailingCalls* calls)
       : ForwardingCuda(std::move(inner)), calls_(*calls) {}
 
-  Result EventCreateWithFlags(EventHandle* event, unsigned flags) override {
-    const Result refusal = calls_.Refusal();
-    if (refusal != Result::kSuccess) return refusal;
-    return ForwardingCuda::EventCreateWithFlags(event, flags);
-  }
   Result EventRecord(EventHandle event, StreamHandle stream) override {
-    const Result refusal = calls_.Refusal(Call::kRecord);
+    const Result refusal = calls_.Refusal(stream, Call::kRecord);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::EventRecord(event, stream);
   }
   Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::StreamWaitEvent(stream, event);
   }
   Result CaptureOnRelease(StreamHandle stream, void (*released)(void*),
                           void* argument) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::CaptureOnRelease(stream, released, argument);
   }
   Result GraphLaunch(GraphExecHandle exec, StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::GraphLaunch(exec, stream);
   }
   Result MemcpyAsync(void* to, const void* from, size_t bytes,
                      StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::MemcpyAsync(to, from, bytes, stream);
   }
   Result MemsetAsync(void* memory, int byte, size_t bytes,
                      StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::MemsetAsync(memory, byte, bytes, stream);
   }
@@ -97,20 +106,20 @@ class FailingCalls::Cuda final : public fake::ForwardingCuda {
   FailingCalls& calls_;
 };
 
-class FailingCalls::Kernels final : public fake::ForwardingKernels {
+class FailingCalls::Kernels final : public ForwardingKernels {
  public:
   Kernels(std::shared_ptr<KernelApi> inner, FailingCalls* calls)
       : ForwardingKernels(std::move(inner)), calls_(*calls) {}
 
   Result Pack(Slots slots, DType dtype, void* bucket,
               StreamHandle stream) override {
-    const Result refusal = calls_.Refusal(Call::kPack);
+    const Result refusal = calls_.Refusal(stream, Call::kPack);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::Pack(slots, dtype, bucket, stream);
   }
   Result WriteFlags(std::span<const uint8_t> on, DType dtype, void* flags,
                     StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::WriteFlags(on, dtype, flags, stream);
   }
@@ -118,14 +127,14 @@ class FailingCalls::Kernels final : public fake::ForwardingKernels {
                         double inverse_scale, void* scratch,
                         kernels::FiniteCheck* total,
                         StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::AddFiniteCheck(data, dtype, ranges, inverse_scale,
                                              scratch, total, stream);
   }
   Result BeginReplay(const kernels::GateContext& context,
                      StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::BeginReplay(context, stream);
   }
@@ -133,7 +142,7 @@ class FailingCalls::Kernels final : public fake::ForwardingKernels {
                          kernels::FiniteCheck* norm,
                          kernels::StepRecord* record,
                          StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::WriteStepRecord(context, norm, record, stream);
   }
@@ -141,7 +150,7 @@ class FailingCalls::Kernels final : public fake::ForwardingKernels {
                   const kernels::StepRecord* own,
                   const kernels::StepRecord* records, VerdictScalars* scalars,
                   StreamHandle stream) override {
-    const Result refusal = calls_.Refusal();
+    const Result refusal = calls_.Refusal(stream);
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingKernels::GateStep(context, own, records, scalars, stream);
   }
@@ -151,10 +160,11 @@ class FailingCalls::Kernels final : public fake::ForwardingKernels {
 };
 
 inline void FailingCalls::Decorate(transport::nccl::Tables* tables) {
+  cuda_ = tables->cuda;
   tables->cuda = std::make_shared<Cuda>(tables->cuda, this);
   tables->kernels = std::make_shared<Kernels>(tables->kernels, this);
 }
 
-}  // namespace lockstep::gradient
+}  // namespace lockstep::fake
 
-#endif  // LOCKSTEP_TESTS_CLIENT_GRADIENT_FAILING_CALLS_H_
+#endif  // LOCKSTEP_TESTS_SUPPORT_FAILING_CALLS_H_
