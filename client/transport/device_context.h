@@ -297,8 +297,8 @@ class DeviceContext {
   // Makes later work on `stream` wait for `event`; the error of a device if it
   // does not.
   virtual absl::Status WaitFor(Stream& stream, const Event& event) = 0;
-  // Of a stream of MakeStream: the first error of what was enqueued on it since
-  // the last TakeError. On the host the communicators have all errors.
+  // The first error of what was enqueued on a stream of MakeStream since the
+  // last TakeError. On the host the communicators have all errors.
   virtual absl::Status TakeError(Stream&) { return absl::OkStatus(); }
 
   // An event after all work on `stream` so far. Wait for it before any effect

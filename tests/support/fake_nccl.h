@@ -91,7 +91,7 @@ struct Comm;
 
 // An operation of several ranks: a collective, or one message.
 struct Rendezvous {
-  std::map<int, Part> come;     // by rank; for a message: 0 sends, 1 receives
+  std::map<int, Part> come;  // by rank; for a message: 0 sends, 1 receives
   // What they give to an all-gather: who has ended may free its own.
   std::map<int, std::vector<std::byte>> given;
   std::map<int, Comm*> needed;  // the ranks it needs, by the same keys
