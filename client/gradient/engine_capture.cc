@@ -277,12 +277,14 @@ void Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
   steps_.Launched({step, ran});
 }
 
-void Engine::LaunchVoidGraph(
+absl::Status Engine::LaunchVoidGraph(
     const std::shared_ptr<PendingVerdict::State>& verdict,
     const StepsInFlight::GraphLaunch& last) {
   const Captured::Part& part = last.graph->parts[versions_->turn()];
-  last.graph->void_stream->WaitFor(last.ran);
-  LaunchGraph(verdict, last.graph, *part.void_graph, *last.graph->void_stream);
+  Stream& stream = *last.graph->void_stream;
+  if (absl::Status waits = WaitOn(stream, last.ran); !waits.ok()) return waits;
+  LaunchGraph(verdict, last.graph, *part.void_graph, stream);
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep::gradient

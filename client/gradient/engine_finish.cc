@@ -201,7 +201,7 @@ void Engine::LaunchVoidSteps(uint64_t last) {
     }
     absl::Status launched;
     if (before.graph != nullptr) {
-      LaunchVoidGraph(verdict, before);
+      launched = LaunchVoidGraph(verdict, before);
     } else {
       executor_.EndStep();
       launched = RunOn(nullptr, [&](KernelQueue& kernel_queue) {
@@ -238,7 +238,7 @@ absl::Status Engine::JoinVerdict(Stream& stream,
 
 absl::Status Engine::WaitOn(Stream& stream, const Event& event) {
   absl::Status waits = compute_.WaitFor(stream, event);
-  if (!waits.ok()) Fail(-1, waits);
+  if (!waits.ok()) FailHere(waits);
   return waits;
 }
 

@@ -198,8 +198,12 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   }
   absl::Status error = loss.status();
   if (!failed_here && absl::IsAborted(error)) {
-    const absl::Status cause = options_.executor->FirstError(&communicator);
-    if (!cause.ok()) error = cause;
+    int culprit = -1;
+    const absl::Status cause = options_.executor->FirstError(&culprit);
+    if (!cause.ok() && !absl::IsAborted(cause)) {
+      communicator = culprit;
+      error = cause;
+    }
   }
   error = failed_here ? Report(error) : Explained(communicator, error);
   // Launched transfers still use the buffers: abort them, then wait for them.
