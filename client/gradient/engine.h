@@ -340,8 +340,8 @@ class Engine {
   // verdict. Blocks until that is so. An error: the step has not passed, and
   // the caller must not write to its gradients.
   absl::Status JoinVerdict(Stream& stream, PendingVerdict::State& verdict);
-  // The stream waits for `event`; if it does not, this rank fails, or the
-  // capture in progress.
+  // The stream waits for `event`, or the call does where the device refuses it.
+  // If that fails, too, this rank fails, or the capture in progress.
   absl::Status WaitOn(Stream& stream, const Event& event);
   absl::Status GateStream(Stream& stream, PendingVerdict::State& verdict);
   // Where the device decides: blocks until the host knows what was decided of
@@ -369,9 +369,8 @@ class Engine {
   // Behind a step that ran out of data: what other ranks have launched, this
   // rank launches too.
   void LaunchVoidSteps(uint64_t last);
-  absl::Status LaunchVoidGraph(
-      const std::shared_ptr<PendingVerdict::State>& verdict,
-      const StepsInFlight::GraphLaunch& last);
+  void LaunchVoidGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
+                       const StepsInFlight::GraphLaunch& last);
   // Launches a step that has its number.
   void LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
                    const std::shared_ptr<Captured>& step,

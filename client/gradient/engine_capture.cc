@@ -167,9 +167,12 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::FinishCaptured(
   }
   // A gradient that was not enqueued would be waited for.
   absl::Status captured = CaptureError();
+  const bool is_second = capturing_.load()->capturing().finished;
   if (captured.ok()) captured = CaptureEnd(max_norm, stream);
   // What it has enqueued is forgotten.
-  if (!captured.ok()) capturing_.load()->capturing().finished = false;
+  if (!captured.ok() && !is_second) {
+    capturing_.load()->capturing().finished = false;
+  }
   if (joined) LeaveCapture();
   if (!captured.ok()) return captured;
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
@@ -277,14 +280,16 @@ void Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
   steps_.Launched({step, ran});
 }
 
-absl::Status Engine::LaunchVoidGraph(
+void Engine::LaunchVoidGraph(
     const std::shared_ptr<PendingVerdict::State>& verdict,
     const StepsInFlight::GraphLaunch& last) {
   const Captured::Part& part = last.graph->parts[versions_->turn()];
   Stream& stream = *last.graph->void_stream;
-  if (absl::Status waits = WaitOn(stream, last.ran); !waits.ok()) return waits;
-  LaunchGraph(verdict, last.graph, *part.void_graph, stream);
-  return absl::OkStatus();
+  if (WaitOn(stream, last.ran).ok()) {
+    return LaunchGraph(verdict, last.graph, *part.void_graph, stream);
+  }
+  record_lane_->Watch(verdict, last.ran,
+                      last.graph);  // its error ends the step
 }
 
 }  // namespace lockstep::gradient

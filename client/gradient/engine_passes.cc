@@ -67,11 +67,13 @@ absl::Status Engine::ForgetUnannounced(const std::vector<int>& announced) {
 // Runs on the comm queue, after earlier reductions, so that a failed launch
 // does not run its failure handling on the caller's thread.
 void Engine::Decide(std::vector<protocol::Decision> decisions) {
-  executor_.Run([this, decisions = std::move(decisions)](KernelQueue&) {
-    for (const protocol::Decision& decision : decisions) {
-      pass_lane_->Decide(decision);
-    }
-  });
+  executor_.Run(
+      [this, decisions = std::move(decisions)](KernelQueue& kernel_queue) {
+        if (!kernel_queue.status().ok()) return Fail(-1, kernel_queue.status());
+        for (const protocol::Decision& decision : decisions) {
+          pass_lane_->Decide(decision);
+        }
+      });
 }
 
 void Engine::LaunchDecided(int parameter, const BucketStore::Share& share) {

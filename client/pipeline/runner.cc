@@ -187,7 +187,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   const absl::StatusOr<double> loss =
       begun.ok() ? run.Run() : absl::StatusOr<double>(begun);
   options_.executor->EndRun();
-  last_run_ = run.over();
+  if (begun.ok()) last_run_ = run.over();
   if (loss.ok()) return loss;
   int communicator = run.failed_communicator();
   bool failed_here = run.failed_here() || !begun.ok();
@@ -209,6 +209,7 @@ absl::StatusOr<double> Runner::Run(const Step& step) {
   // Launched transfers still use the buffers: abort them, then wait for them.
   Abort(error);
   Drain(step.stream);
+  if (!begun.ok()) AwaitLastRun();
   return failure();
 }
 

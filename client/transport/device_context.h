@@ -201,8 +201,8 @@ class DeviceContext {
     // Blocks the stream from here on. Called once, by the caller of GateStream,
     // when Release no longer depends on this thread: a host stream may run on
     // it, and a device stream has to wait there, so that this call may block
-    // until Release. An error of the device: the message will not come.
-    virtual absl::Status Begin() = 0;
+    // until Release.
+    virtual void Begin() {}
     // Called once, from any thread: the stream continues, with `message`. An
     // error in `status` becomes the stream's.
     virtual void Release(const absl::Status& status, const void* message) = 0;

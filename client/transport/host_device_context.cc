@@ -174,9 +174,8 @@ class HostStreamGate final
   HostStreamGate(HostStream& stream, size_t bytes)
       : stream_(stream), message_(new std::byte[bytes]()), bytes_(bytes) {}
 
-  absl::Status Begin() override {
+  void Begin() override {
     stream_.Enqueue([hold = shared_from_this()] { return hold->Await(); });
-    return absl::OkStatus();
   }
 
   const void* message() const override { return message_.get(); }

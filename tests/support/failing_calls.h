@@ -25,10 +25,13 @@ class FailingCalls {
   // `captured`: of those on a stream that is captured.
   void FailAt(int calls, bool captured) {
     captured_ = captured;
+    was_wait_ = false;
     left_ = calls;
   }
   // Returns whether that call came.
   bool End() { return left_.exchange(0) == 0; }
+  // Whether it was to make a stream wait.
+  bool was_wait() const { return was_wait_; }
 
  private:
   using Result = transport::nccl::CudaResult;
@@ -60,6 +63,7 @@ class FailingCalls {
   std::shared_ptr<transport::nccl::CudaApi> cuda_;
   std::atomic<Call> next_{Call::kNone};
   std::atomic<bool> captured_{false};
+  std::atomic<bool> was_wait_{false};
   std::atomic<int> left_{0};
 };
 
@@ -75,6 +79,7 @@ class FailingCalls::Cuda final : public ForwardingCuda {
   }
   Result StreamWaitEvent(StreamHandle stream, EventHandle event) override {
     const Result refusal = calls_.Refusal(stream);
+    if (refusal != Result::kSuccess) calls_.was_wait_ = true;
     if (refusal != Result::kSuccess) return refusal;
     return ForwardingCuda::StreamWaitEvent(stream, event);
   }

@@ -321,8 +321,9 @@ class CudaQueue final : public DeviceContext::Queue {
     const bool on_side_stream = operation.on_side_stream();
     CudaKernelQueue kernel_queue(*device_, *stream_);
     CudaKernelQueue beside(*device_, *side_stream_);
-    if (!on_side_stream && std::exchange(used_side_stream_, false)) {
+    if (!on_side_stream && used_side_stream_) {
       kernel_queue.WaitFor(beside.Done());
+      used_side_stream_ = !kernel_queue.status().ok();
     }
     for (const Event& event : after) kernel_queue.WaitFor(event);
     absl::Status status = operation.Before(kernel_queue);
@@ -393,19 +394,23 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
                      .readers = StreamFence(std::move(tail_))});
   }
 
-  const void* message() const override { return message_.get(); }
+  // Kernels can read pinned memory, too.
+  const void* message() const override {
+    return (is_copied_ ? message_ : staging_).get();
+  }
 
-  absl::Status Begin() override {
+  void Begin() override {
     {
       MutexLock lock(&mutex_);
       while (!released_) changed_.Wait(&mutex_);
     }
     CudaApi& cuda = *device_->cuda;
     const DeviceScope scope(cuda);
-    return Check(cuda,
-                 cuda.MemcpyAsync(message_.get(), staging_.get(), bytes_,
-                                  stream_->handle()),
-                 "MemcpyAsync");
+    is_copied_ = Check(cuda,
+                       cuda.MemcpyAsync(message_.get(), staging_.get(), bytes_,
+                                        stream_->handle()),
+                       "MemcpyAsync")
+                     .ok();
   }
 
   void Release(const absl::Status& status, const void* message) override {
@@ -423,6 +428,7 @@ class CudaStreamGate final : public DeviceContext::StreamGate {
   std::shared_ptr<void> message_;
   std::shared_ptr<void> staging_;
   const size_t bytes_;
+  bool is_copied_ = true;
   Mutex mutex_;
   CondVar changed_;
   bool released_ ABSL_GUARDED_BY(mutex_) = false;

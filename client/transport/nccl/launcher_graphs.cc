@@ -153,11 +153,15 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::EnqueueGraph(
   done = Check(cuda, cuda.GraphLaunch(exec, stream.handle()), "GraphLaunch");
   if (!done.ok()) return done;
   auto end = CudaEvent::Record(&cuda, stream.handle());
-  if (!end.ok()) return end;
+  const absl::Status recorded = end.status();
+  // The graph runs, which whoever ends its communicators has to know.
+  if (!end.ok()) end = CudaEvent::Record(&cuda, stream.handle());
+  if (!end.ok()) return recorded;
   for (const auto& member : graph.members) {
     member->AddRunning(*end, stream.error());
   }
   launch_slot_ = {*end, /*stream=*/nullptr};
+  if (!recorded.ok()) return recorded;
   return end;
 }
 

@@ -117,6 +117,7 @@ class MissingOperationTest : public testing::Test {
                     bool captured = false) {
     options.parameters = kThree;
     bool was_hit = true;
+    int waited_instead = 0;
     int call = 1;
     for (; was_hit; call += kUnderThreadSanitizer ? 7 : 1) {
       ASSERT_LT(call, kCallsMax);
@@ -136,7 +137,10 @@ class MissingOperationTest : public testing::Test {
         const bool healthy = engine.healthy();
         if (rank == 0) {
           was_hit = calls_.End();
-          EXPECT_EQ(done.ok() && healthy, !was_hit)
+          // Where the program's stream cannot wait, FinishAsync does.
+          const bool waited = done.ok() && was_hit && calls_.was_wait();
+          waited_instead += waited ? 1 : 0;
+          EXPECT_EQ(done.ok() && healthy, !was_hit || waited)
               << "call " << call << ": " << done;
         }
         (void)mine->stream().Synchronize();
@@ -157,6 +161,7 @@ class MissingOperationTest : public testing::Test {
       });
     }
     EXPECT_GT(call, 4);
+    EXPECT_LE(waited_instead, 3);  // calls may come in another order
   }
 
   fake::FailingCalls calls_;
