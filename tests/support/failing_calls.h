@@ -86,7 +86,10 @@ class FailingCalls::Cuda final : public ForwardingCuda {
   Result CaptureOnRelease(StreamHandle stream, void (*released)(void*),
                           void* argument) override {
     const Result refusal = calls_.Refusal(stream);
-    if (refusal != Result::kSuccess) return refusal;
+    if (refusal != Result::kSuccess) {
+      released(argument);  // as the call does when it fails
+      return refusal;
+    }
     return ForwardingCuda::CaptureOnRelease(stream, released, argument);
   }
   Result GraphLaunch(GraphExecHandle exec, StreamHandle stream) override {
