@@ -288,8 +288,8 @@ void Engine::LaunchVoidGraph(
   if (WaitOn(stream, last.ran).ok()) {
     return LaunchGraph(verdict, last.graph, *part.void_graph, stream);
   }
-  record_lane_->Watch(verdict, last.ran,
-                      last.graph);  // its error ends the step
+  // The error of the event ends the step.
+  record_lane_->Watch(verdict, last.ran, last.graph);
 }
 
 }  // namespace lockstep::gradient
