@@ -119,7 +119,7 @@ class Rehearsal(unittest.TestCase):
     """The Job of an overlay on this host: its flags, its spec, fewer steps."""
 
     OVERLAY = "local"
-    STEPS = 200
+    STEPS = 600  # three seconds or more, so that none has done them before its signal arrives
 
     def setUp(self):
         self.cluster = golden(self.OVERLAY)
