@@ -22,10 +22,6 @@ namespace {
 constexpr int kSteps = 3;
 constexpr int kPassesUnannounced = 20;
 
-// How long the device may take to end the step in progress once its
-// communicators are aborted.
-constexpr absl::Duration kDrainTimeout = absl::Seconds(5);
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(EngineOptions options) {
@@ -199,6 +195,8 @@ absl::Status Engine::MakeRecordLane() {
       .contributed = [this] { agreement_.Enter(Phase::kVerdict); },
       .ended = [this](const VerdictLane::Pending& verdict,
                       const absl::Status& ran) { DeviceEnded(verdict, ran); },
+      .unseen = [this](const VerdictLane::Pending& verdict,
+                       const absl::Status& why) { EndUnseen(verdict, why); },
       .on_failure = [this](int c,
                            const absl::Status& error) { Fail(c, error); }});
   record_lane_ = lane.get();
@@ -457,6 +455,7 @@ bool Engine::BeginFailure(const absl::Status& error) {
     MutexLock lock(&mutex_);
     if (!failure_.ok()) return false;
     failure_ = error;
+    no_step_calls_.NotifyAll();
     given_up = steps_.GiveUpWaiting();
   }
   // Judge completes a verdict that was launched, and may still find that it

@@ -259,6 +259,10 @@ class Engine {
  private:
   using KernelQueue = transport::DeviceContext::KernelQueue;
 
+  // How long the device may take to end the step in progress once its
+  // communicators are aborted.
+  static constexpr absl::Duration kDrainTimeout = absl::Seconds(5);
+
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
   // The layouts of a revision, one for each step in flight.
@@ -352,6 +356,9 @@ class Engine {
   absl::Status AwaitReplays(Stream* stream);
   // The same without a stream: for launches that the device has begun.
   absl::Status AwaitReplaysRead();
+  // Behind a call of Finish that failed: whether the device decides that the
+  // step passes. Then Finish has to say so, for the sake of the update.
+  bool PassesNevertheless(PendingVerdict::State& verdict);
   // Everything of the step is launched: the next one begins.
   absl::Status BeginNext();
   // A call that launches a part of a step, from Begin to destruction: no void
@@ -389,6 +396,12 @@ class Engine {
   void EnterRecord(PendingVerdict::State& verdict, StepSummary* summary);
   void DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
                    const absl::Status& ran);
+  // A graph with the update of the step may still run: ends the epoch, and asks
+  // the journal. If that does not tell, the position is not known.
+  void EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
+                 const absl::Status& why);
+  // Whether every later call of the device fails.
+  bool HasLostDevice();
   // What the device has decided of the step. `communicator`: of an error.
   absl::StatusOr<Verdict> Decided(
       PendingVerdict::State& verdict,

@@ -271,10 +271,9 @@ void Engine::LaunchGraph(const std::shared_ptr<PendingVerdict::State>& verdict,
   StepSummary summary = verdict->OwnSummary();
   EnterRecord(*verdict, &summary);
   gate_of_steps_->Seal(verdict->launch, step->revision, summary);
-  graph.Launch(stream);
-  // Wait for the whole graph, not only the gate: it ends after the caller's
+  // Behind the whole graph, not only the gate: it ends after the caller's
   // kernels.
-  const Event ran = stream.Record();
+  const absl::StatusOr<Event> ran = graph.Launch(stream);
   record_lane_->Watch(verdict, ran, step);
   MutexLock lock(&mutex_);
   steps_.Launched({step, ran});
@@ -285,11 +284,12 @@ void Engine::LaunchVoidGraph(
     const StepsInFlight::GraphLaunch& last) {
   const Captured::Part& part = last.graph->parts[versions_->turn()];
   Stream& stream = *last.graph->void_stream;
-  if (WaitOn(stream, last.ran).ok()) {
+  const absl::Status waits =
+      last.ran.ok() ? WaitOn(stream, *last.ran) : last.ran.status();
+  if (waits.ok()) {
     return LaunchGraph(verdict, last.graph, *part.void_graph, stream);
   }
-  // The error of the event ends the step.
-  record_lane_->Watch(verdict, last.ran, last.graph);
+  record_lane_->Watch(verdict, waits, last.graph);
 }
 
 }  // namespace lockstep::gradient

@@ -100,9 +100,9 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
       });
   if (!status.ok()) {
     if (ended().ok()) Fail(-1, status);
-    return status;
+    if (!PassesNevertheless(*verdict)) return status;
   }
-  if (absl::Status begun = BeginNext(); !begun.ok()) return begun;
+  BeginNext().IgnoreError();  // it ends the epoch, but this step may pass
   enqueued(verdict->launch);
   verdict->set_driver(stream == nullptr ? Event() : compute_.Driver(*stream));
   if (stream != nullptr) {
@@ -111,6 +111,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
     }
   }
   return verdict;
+}
+
+// What was enqueued before an error may be all that the device needs.
+bool Engine::PassesNevertheless(PendingVerdict::State& verdict) {
+  return gate_of_steps_ != nullptr && verdict.AwaitResult().ok();
 }
 
 absl::Status Engine::BeginNext() {
@@ -187,7 +192,8 @@ void Engine::LaunchVoidSteps(uint64_t last) {
     StepsInFlight::GraphLaunch before;
     {
       MutexLock lock(&mutex_);
-      while (step_calls_ > 0) no_step_calls_.Wait(&mutex_);
+      // A call that failed may wait for this thread.
+      while (step_calls_ > 0 && failure_.ok()) no_step_calls_.Wait(&mutex_);
       if (!failure_.ok() || steps_.launches() > last) return;
       before = steps_.last_graph();
       // Behind a switch no rank has launched anything.

@@ -3,6 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/deadline.h"
 #include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/engine.h"
@@ -64,6 +67,26 @@ void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
   const bool passed = decided.ok() && Passes(*verdict, &*decided);
   NoteDecided();
   Conclude(verdict, std::move(decided), passed);
+}
+
+void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
+                       const absl::Status& why) {
+  Fail(-1, why);
+  const Deadline deadline(kDrainTimeout);
+  while (!gate_of_steps_->Find(verdict->launch, verdict->step_id)) {
+    if (deadline.Passed() || HasLostDevice()) {
+      return Conclude(verdict, why, /*passed=*/false);
+    }
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  DeviceEnded(verdict, absl::OkStatus());
+}
+
+bool Engine::HasLostDevice() {
+  const absl::Status probed =
+      gate_of_steps_->Probe(compute_, absl::Milliseconds(100));
+  return !probed.ok() && !absl::IsDeadlineExceeded(probed) &&
+         !absl::IsResourceExhausted(probed);
 }
 
 void Engine::NoteDecided() {

@@ -50,15 +50,20 @@ absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
 
 // A completed wait does not mean success: a stream continues after an abort.
 void RecordLane::Await(const VerdictWatch::EnqueuedStep& step) {
+  if (!step.decided.ok()) {
+    return options_.ended(step.verdict, step.decided.status());
+  }
   const bool is_eager = step.written.state() != nullptr;
-  if ((is_eager ? step.written : step.decided).Wait().ok()) {
+  if ((is_eager ? step.written : *step.decided).Wait().ok()) {
     int communicator = -1;
     const absl::Status sent = options_.executor->FirstError(&communicator);
     if (!sent.ok()) options_.on_failure(communicator, sent);
     // It was not set when the record was written, either.
     if (sent.ok() && !options_.gate->stopped()) options_.contributed();
   }
-  options_.ended(step.verdict, step.decided.Wait());
+  const absl::Status ran = step.decided->Wait();
+  const bool is_unseen = !ran.ok() && !is_eager;
+  (is_unseen ? options_.unseen : options_.ended)(step.verdict, ran);
 }
 
 void RecordLane::Failed(const plan::Transfer&, int communicator,

@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/executor/executor.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/step_gate.h"
@@ -50,6 +51,9 @@ class RecordLane final : public VerdictLane {
     std::function<void()> contributed;
     // The device has ended the step, or `ran` says why it does not.
     std::function<void(const Pending&, const absl::Status& ran)> ended;
+    // The launched graph of the step runs, but no event tells when it has
+    // ended.
+    std::function<void(const Pending&, const absl::Status& why)> unseen;
     // The error of a transfer, and its communicator, or -1.
     std::function<void(int, const absl::Status&)> on_failure;
   };
@@ -63,8 +67,9 @@ class RecordLane final : public VerdictLane {
 
   // Captures the next step's end into its graph; null ends the capture.
   void Capture(Captured* step) { capturing_ = step; }
-  // Awaits a launch of `step`, which ends with `graph`.
-  void Watch(const Pending& verdict, const Event& graph,
+  // Awaits a launch of `step`, which ends with `graph`; an error: it was not
+  // launched.
+  void Watch(const Pending& verdict, const absl::StatusOr<Event>& graph,
              std::shared_ptr<Captured> step) {
     watch_.Add({.verdict = verdict, .decided = graph, .kept = std::move(step)});
   }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "client/gradient/captured.h"
 #include "client/gradient/late_effects.h"
 #include "client/gradient/layout.h"
@@ -30,10 +31,11 @@ namespace lockstep::gradient {
 class StepsInFlight {
  public:
   using Step = std::shared_ptr<PendingVerdict::State>;
-  // The graph of a launch, null if the step was eager, and when it has run.
+  // The graph of a launch, null if the step was eager, and when it has run; an
+  // error: it was not enqueued.
   struct GraphLaunch {
     std::shared_ptr<Captured> graph;
-    Event ran;
+    absl::StatusOr<Event> ran = Event();
   };
 
   // `on_device`: whether the device decides. Only then decisions are counted,

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "base/thread.h"
 #include "client/gradient/pending.h"
@@ -28,7 +29,8 @@ class VerdictWatch {
   struct EnqueuedStep {
     std::shared_ptr<PendingVerdict::State> verdict;
     Event written;  // behind its record; null: the same as `decided`
-    Event decided;  // behind its gate
+    // Behind its gate; an error: that is not enqueued.
+    absl::StatusOr<Event> decided;
     std::shared_ptr<const void> kept;  // until then
   };
 

@@ -213,8 +213,10 @@ class DeviceContext {
    public:
     // A launch that its stream has not reached yet still runs.
     virtual ~Graph() = default;
-    // Enqueues all captured work. Does not block; errors are the stream's.
-    virtual void Launch(Stream& stream) = 0;
+    // Enqueues all captured work and returns the event behind it, which may be
+    // one that could not be recorded. Does not block. An error: nothing was
+    // enqueued.
+    virtual absl::StatusOr<Event> Launch(Stream& stream) = 0;
   };
 
   // A graph that the program captures, launches and destroys.

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/transport/nccl/comm_state.h"
 #include "tests/support/forwarding_tables.h"
 
@@ -26,10 +28,19 @@ class FailingCalls {
   void FailAt(int calls, bool captured) {
     captured_ = captured;
     was_wait_ = false;
+    has_failed_ = false;
     left_ = calls;
   }
+  // A call that fails returns once the device has done what its stream had
+  // before.
+  void FailLate() { late_ = true; }
+  // All later calls fail, too, until End.
+  void FailLastingly() { lastingly_ = true; }
   // Returns whether that call came.
-  bool End() { return left_.exchange(0) == 0; }
+  bool End() {
+    left_ = 0;
+    return has_failed_;
+  }
   // Whether it was to make a stream wait.
   bool was_wait() const { return was_wait_; }
 
@@ -48,10 +59,25 @@ class FailingCalls {
     }
     if (captured_ && !IsCaptured(stream)) return Result::kSuccess;
     for (int left = left_; left > 0;) {
-      if (!left_.compare_exchange_weak(left, left - 1)) continue;
-      return left == 1 ? Result::kMemoryAllocation : Result::kSuccess;
+      const int next = lastingly_ && left == 1 ? 1 : left - 1;
+      if (!left_.compare_exchange_weak(left, next)) continue;
+      if (left > 1) return Result::kSuccess;
+      has_failed_ = true;
+      if (late_ && !IsCaptured(stream)) AwaitDevice(stream);
+      return Result::kMemoryAllocation;
     }
     return Result::kSuccess;
+  }
+
+  void AwaitDevice(StreamHandle stream) {
+    transport::nccl::CudaEventHandle done = nullptr;
+    cuda_->EventCreateWithFlags(&done, 0);
+    cuda_->EventRecord(done, stream);
+    while (cuda_->EventQuery(done) == Result::kNotReady) {
+      absl::SleepFor(absl::Microseconds(100));
+    }
+    cuda_->EventDestroy(done);
+    absl::SleepFor(absl::Milliseconds(5));  // other streams wait for this one
   }
 
   bool IsCaptured(StreamHandle stream) const {
@@ -63,6 +89,9 @@ class FailingCalls {
   std::shared_ptr<transport::nccl::CudaApi> cuda_;
   std::atomic<Call> next_{Call::kNone};
   std::atomic<bool> captured_{false};
+  std::atomic<bool> late_{false};
+  std::atomic<bool> lastingly_{false};
+  std::atomic<bool> has_failed_{false};
   std::atomic<bool> was_wait_{false};
   std::atomic<int> left_{0};
 };

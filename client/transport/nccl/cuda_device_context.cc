@@ -354,8 +354,8 @@ class CudaGraph final : public DeviceContext::Graph {
  public:
   explicit CudaGraph(std::unique_ptr<nccl::LaunchableGraph> graph)
       : graph_(std::move(graph)) {}
-  void Launch(Stream& stream) override {
-    graph_->Launch(static_cast<CudaStream&>(stream));
+  absl::StatusOr<Event> Launch(Stream& stream) override {
+    return graph_->Launch(static_cast<CudaStream&>(stream));
   }
 
  private:

@@ -54,8 +54,8 @@ class Capturer {
 
 LaunchableGraph::~LaunchableGraph() { launcher_->DestroyGraph(captured_); }
 
-void LaunchableGraph::Launch(CudaStream& stream) {
-  launcher_->LaunchGraph(captured_, stream);
+absl::StatusOr<Event> LaunchableGraph::Launch(CudaStream& stream) {
+  return launcher_->LaunchGraph(captured_, stream);
 }
 
 absl::StatusOr<std::unique_ptr<LaunchableGraph>> Capture(

@@ -59,9 +59,10 @@ class LaunchableGraph {
   LaunchableGraph(const LaunchableGraph&) = delete;
   LaunchableGraph& operator=(const LaunchableGraph&) = delete;
 
-  // Enqueues the graph on `stream`, as an operation of a communicator. Errors
-  // are reported on the stream.
-  void Launch(CudaStream& stream);
+  // Enqueues the graph on `stream`, as an operation of a communicator, and
+  // returns the event behind it, which may be one that could not be recorded.
+  // An error: nothing was enqueued. All errors are reported on the stream, too.
+  absl::StatusOr<Event> Launch(CudaStream& stream);
 
  private:
   const std::shared_ptr<Launcher> launcher_;

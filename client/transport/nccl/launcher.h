@@ -116,10 +116,9 @@ class Launcher {
   // Ends the open capture with its status. OK: keeps the graph; else destroys
   // it and returns why.
   absl::Status CloseCapture();
-  // Enqueues the graph behind the work of `stream`, which then waits for it.
-  // Errors are the stream's.
-  void LaunchGraph(const std::shared_ptr<CaptureState>& graph,
-                   CudaStream& stream);
+  // As LaunchableGraph::Launch.
+  absl::StatusOr<Event> LaunchGraph(const std::shared_ptr<CaptureState>& graph,
+                                    CudaStream& stream);
   void DestroyGraph(const std::shared_ptr<CaptureState>& graph);
 
   // Set before any communicator is aborted.
@@ -159,8 +158,18 @@ class Launcher {
   absl::Status AddToCapture(const std::shared_ptr<CommState>& member,
                             CudaCaptureId capture)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
-  absl::StatusOr<std::shared_ptr<CudaEvent>> EnqueueGraph(
-      const CaptureState& graph, CudaGraphExecHandle exec, CudaStream& stream)
+  absl::StatusOr<Event> EnqueueGraph(const CaptureState& graph,
+                                     CudaGraphExecHandle exec,
+                                     CudaStream& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
+  // An error: nothing was enqueued.
+  absl::Status EnqueueLaunch(const CaptureState& graph,
+                             CudaGraphExecHandle exec, CudaStream& stream)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
+  // The event behind it. `failed`: a record was refused, even if the next was
+  // not.
+  absl::StatusOr<std::shared_ptr<CudaEvent>> RecordLaunch(
+      const CaptureState& graph, CudaStream& stream, absl::Status* failed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(order_);
 
   const Tables tables_;

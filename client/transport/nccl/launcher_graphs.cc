@@ -1,5 +1,6 @@
 // The Launcher's captures and graphs.
 
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -111,33 +112,50 @@ absl::Status Launcher::AddToCapture(const std::shared_ptr<CommState>& member,
 
 // --- Graphs ------------------------------------------------------------------
 
-void Launcher::LaunchGraph(const std::shared_ptr<CaptureState>& graph,
-                           CudaStream& stream) {
+absl::StatusOr<Event> Launcher::LaunchGraph(
+    const std::shared_ptr<CaptureState>& graph, CudaStream& stream) {
   const DeviceScope scope(*tables_.cuda);
   const absl::StatusOr<CudaGraphExecHandle> exec = graph->BeginLaunch();
-  if (!exec.ok()) return stream.error()->Set(exec.status());
-  absl::Status done;
+  if (!exec.ok()) {
+    stream.error()->Set(exec.status());
+    return exec.status();
+  }
+  absl::StatusOr<Event> ran = Event();
   {
     MutexLock order(&order_);
-    done = StatusOf(*graph);
-    if (done.ok()) {
-      done = EnqueueGraph(*graph, *exec, stream).status();
-      if (!done.ok() && !graph->members.empty()) {
-        Fail(*graph->members.front(), done);
-      }
-    }
+    const absl::Status may = StatusOf(*graph);
+    ran = may.ok() ? EnqueueGraph(*graph, *exec, stream)
+                   : absl::StatusOr<Event>(may);
   }
   graph->EndLaunch();
-  if (done.ok()) done = StatusOf(*graph);
-  stream.error()->Set(done);
+  stream.error()->Set(ran.ok() ? StatusOf(*graph) : ran.status());
   NoteRunning();
+  return ran;
+}
+
+absl::StatusOr<Event> Launcher::EnqueueGraph(const CaptureState& graph,
+                                             CudaGraphExecHandle exec,
+                                             CudaStream& stream) {
+  absl::Status failed = EnqueueLaunch(graph, exec, stream);
+  std::optional<Event> ran;
+  if (failed.ok()) {
+    ran.emplace(
+        std::make_shared<CudaEventState>(RecordLaunch(graph, stream, &failed)));
+  }
+  stream.error()->Set(failed);
+  if (!failed.ok() && !graph.members.empty()) {
+    Fail(*graph.members.front(), failed);
+  }
+  if (!ran) return failed;
+  return *ran;
 }
 
 // A graph begins at its position in the launch order, after its communicators
 // have finished their earlier operations. The next operation begins after the
 // graph has ended, since all operations inside it must have begun by then.
-absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::EnqueueGraph(
-    const CaptureState& graph, CudaGraphExecHandle exec, CudaStream& stream) {
+absl::Status Launcher::EnqueueLaunch(const CaptureState& graph,
+                                     CudaGraphExecHandle exec,
+                                     CudaStream& stream) {
   CudaApi& cuda = *tables_.cuda;
   absl::Status done;
   if (launch_slot_.event != nullptr) {
@@ -150,18 +168,23 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::EnqueueGraph(
     done.Update(member->JoinRunning(stream.handle()));
   }
   if (!done.ok()) return done;
-  done = Check(cuda, cuda.GraphLaunch(exec, stream.handle()), "GraphLaunch");
-  if (!done.ok()) return done;
-  auto end = CudaEvent::Record(&cuda, stream.handle());
-  const absl::Status recorded = end.status();
-  // The graph runs, which whoever ends its communicators has to know.
-  if (!end.ok()) end = CudaEvent::Record(&cuda, stream.handle());
-  if (!end.ok()) return recorded;
+  return Check(cuda, cuda.GraphLaunch(exec, stream.handle()), "GraphLaunch");
+}
+
+// The graph runs, which whoever ends its communicators has to know: it tries
+// twice.
+absl::StatusOr<std::shared_ptr<CudaEvent>> Launcher::RecordLaunch(
+    const CaptureState& graph, CudaStream& stream, absl::Status* failed) {
+  auto end = CudaEvent::Record(tables_.cuda.get(), stream.handle());
+  *failed = end.status();
+  if (!end.ok()) {
+    end = CudaEvent::Record(tables_.cuda.get(), stream.handle());
+  }
+  if (!end.ok()) return end;
   for (const auto& member : graph.members) {
     member->AddRunning(*end, stream.error());
   }
   launch_slot_ = {*end, /*stream=*/nullptr};
-  if (!recorded.ok()) return recorded;
   return end;
 }
 

@@ -323,7 +323,7 @@ TEST_F(DeviceGroupTest, OnlyCollectivesWithoutScratchMemoryAreCaptured) {
     graphs.push_back(*std::move(graph));
   }
   for (int launch = 0; launch < 2; ++launch) {
-    for (int m = 0; m < kMembers; ++m) graphs[m]->Launch(*streams_[m]);
+    for (int m = 0; m < kMembers; ++m) (void)graphs[m]->Launch(*streams_[m]);
   }
   for (int m = 0; m < kMembers; ++m) {
     EXPECT_TRUE(streams_[m]->Synchronize().ok());

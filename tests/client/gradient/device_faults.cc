@@ -199,7 +199,7 @@ class SpoiledQueue final : public DeviceContext::Queue {
 };
 
 class IdleGraph final : public DeviceContext::Graph {
-  void Launch(Stream&) override {}
+  absl::StatusOr<Event> Launch(Stream&) override { return Event(); }
 };
 
 class NeverSet final : public DeviceContext::StopWord {

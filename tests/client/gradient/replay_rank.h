@@ -60,6 +60,21 @@ class ReplayRank {
     if (done.ok()) done = SubmitW(*stream_, times, in_views);
     return done.ok() ? Finish(options, *stream_) : done;
   }
+  // Finishes without a stream, and updates if the verdict allows it.
+  absl::Status StepOnHost(const FinishOptions& options) {
+    absl::Status done = SubmitV(*stream_);
+    if (done.ok()) done = SubmitW(*stream_);
+    if (!done.ok()) return done;
+    auto finished = engine().Finish(options, kMaxNorm, /*stream=*/nullptr);
+    if (!finished.ok()) return finished.status();
+    const auto verdict = (*finished)->Wait();
+    if (!verdict.ok()) return verdict.status();
+    const auto* const gradient =
+        reinterpret_cast<const float*>(job_.Reach(engine().View(0)->data()));
+    auto* const weights = reinterpret_cast<float*>(job_.Reach(weights_.data()));
+    for (int i = 0; i < 3; ++i) weights[i] += gradient[i];
+    return absl::OkStatus();
+  }
   // The parts of Step.
   absl::Status SubmitV(Stream& stream, float times = 1) {
     Fill(buffer_.data(), 4, 2 * times, stream);
@@ -74,16 +89,17 @@ class ReplayRank {
                            in_views ? 0 : other_.bytes(), &stream);
   }
   absl::Status Finish(const FinishOptions& options, Stream& stream) {
+    const auto view = engine().View(0);  // the next step may have another one
+    if (!view.ok()) return view.status();
     auto verdict = engine().Finish(options, kMaxNorm, &stream);
     if (!verdict.ok()) return verdict.status();
-    const auto view = engine().View(0);
-    if (!view.ok()) return view.status();  // the epoch has ended meanwhile
     Update(*verdict, view->data(), stream);
     last_ = *verdict;
     return absl::OkStatus();
   }
   // The verdict of an eager step.
   absl::StatusOr<Verdict> Wait() { return last_->Wait(); }
+  std::shared_ptr<PendingVerdict::State> last() const { return last_; }
 
   // Launches a graph with this batch, which it reads when it runs.
   void Launch(float batch, int graph = 0) {

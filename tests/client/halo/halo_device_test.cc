@@ -223,7 +223,7 @@ TEST_F(HaloDeviceTest, OnlyCallsWithoutPackedMessagesAreCaptured) {
       graphs.push_back(*std::move(graph));
     }
     if (packed) continue;
-    for (int r = 0; r < 2; ++r) graphs[r]->Launch(*streams[r]);
+    for (int r = 0; r < 2; ++r) (void)graphs[r]->Launch(*streams[r]);
     for (int r = 0; r < 2; ++r) {
       EXPECT_TRUE(out[r].Fetch(*streams[r]).ok());
       EXPECT_TRUE(padded[r] == values.padded[r][0]);

@@ -141,7 +141,7 @@ class CallerThreadTest : public testing::Test {
     });
     ASSERT_TRUE(graph.ok()) << graph.status();
     between("Capture");
-    (*graph)->Launch(stream);
+    (void)(*graph)->Launch(stream);
     ASSERT_TRUE(stream.Synchronize().ok());
     between("Launch");
     graph->reset();

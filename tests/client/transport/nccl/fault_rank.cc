@@ -182,7 +182,7 @@ void Rank::LaunchStep(int round) {
   float* const given = given_;
   for (int layer = 0; layer < kLayers; ++layer) Kernel(first(), [] {});
   Kernel(first(), [=] { *given = mine; });
-  graph_->Launch(static_cast<CudaStream&>(first()));
+  (void)graph_->Launch(static_cast<CudaStream&>(first()));
   float* const used = used_;
   float* const seen = memory_.Take(0);
   Kernel(first(), [=] { *seen = *used; });

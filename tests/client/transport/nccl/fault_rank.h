@@ -168,7 +168,7 @@ class Rank {
   // An operation of a communicator in the graph, beside the graph.
   void LaunchBesideAVerdict();
   void BeginStep() {
-    graph_->Launch(static_cast<transport::nccl::CudaStream&>(first()));
+    (void)graph_->Launch(static_cast<transport::nccl::CudaStream&>(first()));
   }
   void ForgetStep() { graph_ = nullptr; }
 
