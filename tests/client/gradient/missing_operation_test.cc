@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using transport::nccl::Tables;
 
 constexpr int kCallsMax = 300;  // more than a step has
-constexpr int kStride = kUnderThreadSanitizer ? 7 : kUnderSanitizer ? 3 : 1;
+constexpr int kStride = kUnderThreadSanitizer ? 7 : 1;
 
 // One rank and what it does; the gradients of w are 1.
 class Attempt {
