@@ -176,6 +176,8 @@ class Exercise {
             }
             posted = true;
           });
+          // So that the caller cannot keep it from its stream.
+          rank.AwaitFull(1);
           std::atomic<bool> open{false};
           rank.Stall(rank.second(), &open);
           std::thread caller([&] { rank.Fill(rank.second()); });
