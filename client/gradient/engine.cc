@@ -112,6 +112,7 @@ absl::Status Engine::Prepare() {
   if (absl::Status can = CheckRunAhead(layout); !can.ok()) return can;
   versions_ = std::make_unique<LayoutVersions>(*std::move(first),
                                                std::move(options_.on_moved));
+  writer_ = MakeWriter();
   if (options_.sharded) {
     auto values =
         ParameterStore::Create(versions_->current(), options_.allocate);
@@ -134,6 +135,18 @@ absl::Status Engine::Prepare() {
   if (negotiates()) MakePassLane();
   executor_.pipeline_run().SetMayBegin([this] { return MayRunPipeline(); });
   return executor_.Adopt(versions_->current().program());
+}
+
+std::unique_ptr<GradientWriter> Engine::MakeWriter() {
+  GradientWriter::Options options{.versions = versions_.get(),
+                                  .executor = &executor_,
+                                  .clock = options_.clock};
+  if (negotiates()) {
+    options.submitted = [this](int parameter) {
+      options_.submitted(agreement_.steps(), facts_[parameter].plan_index);
+    };
+  }
+  return std::make_unique<GradientWriter>(std::move(options));
 }
 
 absl::StatusOr<LayoutVersions::Layouts> Engine::MakeLayouts(plan::Plan plan) {

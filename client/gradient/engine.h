@@ -2,7 +2,7 @@
 // and verdict. It depends on neither session nor coordinator; GradientSync
 // connects it to them.
 //
-//   Submit ─▶ tracker ─(pack)─▶ bucket store ─complete─▶ Executor: MarkReady
+//   Submit ─▶ tracker ─▶ writer ─(pack)─▶ bucket ─ready─▶ Executor: MarkReady
 //   Finish ─▶ zeros for the rest ─▶ Executor: MarkReady(verdict) ─▶ verdict
 //   ─▶ pass? ─▶ switch to the next layout, if all ranks have staged it
 //   ─▶ gate (closed by a pause) ─▶ Wait returns
@@ -55,6 +55,7 @@
 #include "client/gradient/data_supply.h"
 #include "client/gradient/engine_options.h"
 #include "client/gradient/gradient_tracker.h"
+#include "client/gradient/gradient_writer.h"
 #include "client/gradient/layout_versions.h"
 #include "client/gradient/overlap_choice.h"
 #include "client/gradient/parameter_store.h"
@@ -265,6 +266,7 @@ class Engine {
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
+  std::unique_ptr<GradientWriter> MakeWriter();
   // The layouts of a revision, one for each step in flight.
   absl::StatusOr<LayoutVersions::Layouts> MakeLayouts(plan::Plan plan);
   // InvalidArgument for what needs run_ahead 0.
@@ -309,33 +311,15 @@ class Engine {
   absl::Status CheckFinish(const FinishOptions& options);
   // Zeros the gradients; complete when it returns.
   absl::Status ZeroNow(const std::vector<int>& parameters);
-  // A gradient to write to its bucket.
-  struct Delivery {
-    int parameter = -1;
-    const void* gradient = nullptr;  // null: it is in its view
-    double weight = 1;
-    GradientTracker::Submission submission;
-    bool caller_waits = false;  // until the copy is done
-  };
   // What Submit may do with the gradient in the step in progress.
   absl::StatusOr<GradientTracker::Submission> Note(int parameter,
                                                    const void* gradient,
                                                    size_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Deliver(const Delivery& delivery, KernelQueue& kernel_queue);
-  // The same for several of one bucket, from buffers.
-  absl::Status DeliverTogether(absl::Span<const Delivery> deliveries,
-                               KernelQueue& kernel_queue);
-  // Tells the executor of a gradient whose work is enqueued.
-  absl::Status Delivered(const Delivery& delivery, KernelQueue& kernel_queue);
-  // Copies from the caller's buffer to the bucket.
-  absl::Status Copy(const Delivery& delivery, KernelQueue& kernel_queue);
   // Takes the WatchOrder callback, bound to this step's order; null if none.
   absl::AnyInvocable<void()> TakeOrderWatch(const std::vector<int>& completed)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<uint32_t> ReadyOrder(const std::vector<int>& completed) const;
-  // The gradient is complete: sets its flag, then marks its bucket ready.
-  absl::Status MarkReady(int parameter, bool contributed, Event done);
   // Ends a step in stream order: fills in gradients that were not submitted,
   // then marks the verdict ready.
   absl::Status CloseStep(const GradientTracker::Incomplete& incomplete,
@@ -503,6 +487,7 @@ class Engine {
   transport::DeviceContext& compute_;
   std::vector<Fact> facts_;  // by parameter
   std::unique_ptr<LayoutVersions> versions_;
+  std::unique_ptr<GradientWriter> writer_;
   std::unique_ptr<ParameterStore> values_;  // null unless sharded
   CommandGate gate_;
   StepAgreement agreement_;
@@ -540,8 +525,6 @@ class Engine {
 
   int leaves_ = 0;  // of the job, 0: not reproducible; fixed by Prepare
   std::vector<int> announced_;  // in the last pass; training thread only
-  // Nanoseconds that copies blocked the training thread in this step.
-  std::atomic<int64_t> copying_{0};
 
   std::unique_ptr<StepGate> gate_of_steps_;  // null: the host decides
   std::unique_ptr<VerdictLane> verdict_lane_;

@@ -289,18 +289,13 @@ absl::Status Engine::CloseStep(const GradientTracker::Incomplete& incomplete,
                                KernelQueue& kernel_queue) {
   Enter(Phase::kTransfer);
   Layout& layout = versions_->current();
-  const auto complete = [&](int parameter, bool any) {
-    layout.store().Complete(kernel_queue, parameter, any);
-    Event done = kernel_queue.Done();
-    absl::Status completed = kernel_queue.status();
-    return completed.ok() ? MarkReady(parameter, any, std::move(done))
-                          : completed;
-  };
   for (int parameter : incomplete.never) {
-    if (absl::Status s = complete(parameter, false); !s.ok()) return s;
+    absl::Status done = writer_->Complete(parameter, false, kernel_queue);
+    if (!done.ok()) return done;
   }
   for (int parameter : incomplete.partly) {
-    if (absl::Status s = complete(parameter, true); !s.ok()) return s;
+    absl::Status done = writer_->Complete(parameter, true, kernel_queue);
+    if (!done.ok()) return done;
   }
   // So that no update reads scalars of a later step, however late it is.
   if (gate_of_steps_ != nullptr) {

@@ -1,4 +1,5 @@
-// Submit: notes a gradient, writes it to its bucket and marks that ready.
+// Submit: notes a gradient, and has it written to its bucket
+// (gradient_writer.h).
 
 #include <map>
 #include <utility>
@@ -28,20 +29,22 @@ absl::Status Engine::Submit(int parameter, const void* gradient, size_t bytes,
     submission = *noted;
   }
   Enter(Phase::kCompute);
-  const Delivery delivery{.parameter = parameter,
-                          .gradient = gradient,
-                          .weight = weight_.load(std::memory_order_relaxed),
-                          .submission = submission,
-                          .caller_waits = stream == nullptr};
-  // The work runs within the call, so the closure need not own the delivery.
+  const GradientWriter::SubmittedGradient submitted{
+      .parameter = parameter,
+      .gradient = gradient,
+      .weight = weight_.load(std::memory_order_relaxed),
+      .submission = submission,
+      .caller_waits = stream == nullptr};
+  // The work runs within the call, so the closure need not own what it writes.
   if (stream == nullptr) {
-    return RunOn(nullptr, [this, &delivery](KernelQueue& kernel_queue) {
-      return Deliver(delivery, kernel_queue);
+    return RunOn(nullptr, [this, &submitted](KernelQueue& kernel_queue) {
+      return writer_->Write(submitted, kernel_queue);
     });
   }
   absl::Status enqueued =
-      RunOn(stream, [this, delivery](KernelQueue& kernel_queue) {
-        return Deliver(delivery, kernel_queue);
+      RunOn(stream, [this, submitted](KernelQueue& kernel_queue) {
+        Enter(Phase::kCompute);  // it may have been in the step before
+        return writer_->Write(submitted, kernel_queue);
       });
   if (enqueued.ok() && capturing_ == nullptr) NoteLazy(*stream);
   return enqueued;
@@ -55,7 +58,7 @@ absl::Status Engine::SubmitAll(absl::Span<const Buffer> gradients,
   StepCall call(this);
   absl::Status noted;
   // By bucket, in the order of their first gradients.
-  std::vector<std::vector<Delivery>> groups;
+  std::vector<std::vector<GradientWriter::SubmittedGradient>> groups;
   {
     MutexLock lock(&mutex_);
     if (absl::Status may = MayStep(); !may.ok()) return may;
@@ -80,9 +83,10 @@ absl::Status Engine::SubmitAll(absl::Span<const Buffer> gradients,
   Enter(Phase::kCompute);
   absl::Status enqueued = RunOn(
       &stream, [this, groups = std::move(groups)](KernelQueue& kernel_queue) {
+        Enter(Phase::kCompute);  // it may have been in the step before
         absl::Status done;
         for (const auto& group : groups) {
-          if (done.ok()) done = DeliverTogether(group, kernel_queue);
+          if (done.ok()) done = writer_->WriteTogether(group, kernel_queue);
         }
         return done;
       });
@@ -209,82 +213,6 @@ absl::Status Engine::RunOn(Stream* stream,
     if (!status.ok()) FailHere(status);
     return status;
   });
-}
-
-absl::Status Engine::Deliver(const Delivery& delivery,
-                             KernelQueue& kernel_queue) {
-  Enter(Phase::kCompute);  // the stream may have been in the previous step
-  BucketStore& store = versions_->current().store();
-  if (delivery.gradient != nullptr) {
-    if (absl::Status s = Copy(delivery, kernel_queue); !s.ok()) return s;
-  } else if (store.LeavesOf(delivery.parameter) > 0) {
-    store.AddLeaf(kernel_queue, delivery.parameter, nullptr, 1);
-  }
-  return Delivered(delivery, kernel_queue);
-}
-
-// A parameter that is submitted twice is packed, then added to.
-absl::Status Engine::DeliverTogether(absl::Span<const Delivery> deliveries,
-                                     KernelQueue& kernel_queue) {
-  Enter(Phase::kCompute);  // the stream may have been in the previous step
-  BucketStore& store = versions_->current().store();
-  const auto is_packed = [&](const Delivery& one) {
-    return one.submission.first && store.LeavesOf(one.parameter) == 0;
-  };
-  std::vector<BucketStore::PackedGradient> packed;
-  for (const Delivery& each : deliveries) {
-    if (is_packed(each)) packed.push_back({each.parameter, each.gradient});
-  }
-  const absl::Time begin = options_.clock->Now();
-  store.PackTogether(kernel_queue, packed, deliveries[0].weight);
-  copying_ += absl::ToInt64Nanoseconds(options_.clock->Now() - begin);
-  for (const Delivery& each : deliveries) {
-    if (is_packed(each)) continue;
-    if (absl::Status s = Copy(each, kernel_queue); !s.ok()) return s;
-  }
-  for (const Delivery& each : deliveries) {
-    if (absl::Status s = Delivered(each, kernel_queue); !s.ok()) return s;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Engine::Delivered(const Delivery& delivery,
-                               KernelQueue& kernel_queue) {
-  Event done = kernel_queue.Mark();
-  if (!kernel_queue.status().ok()) return kernel_queue.status();
-  if (delivery.submission.complete) {
-    return MarkReady(delivery.parameter, true, std::move(done));
-  }
-  executor_.AddEvent(versions_->current().TransferOf(delivery.parameter),
-                     std::move(done));
-  return absl::OkStatus();
-}
-
-absl::Status Engine::Copy(const Delivery& delivery, KernelQueue& kernel_queue) {
-  const absl::Time begin = options_.clock->Now();
-  BucketStore& store = versions_->current().store();
-  if (store.LeavesOf(delivery.parameter) > 0) {
-    store.AddLeaf(kernel_queue, delivery.parameter, delivery.gradient,
-                  delivery.weight);
-  } else {
-    store.Pack(kernel_queue, delivery.parameter, delivery.gradient,
-               delivery.weight,
-               /*add=*/!delivery.submission.first);
-  }
-  absl::Status copied = kernel_queue.status();
-  if (copied.ok() && delivery.caller_waits) copied = kernel_queue.Done().Wait();
-  copying_ += absl::ToInt64Nanoseconds(options_.clock->Now() - begin);
-  return copied;
-}
-
-absl::Status Engine::MarkReady(int parameter, bool contributed, Event done) {
-  Layout& layout = versions_->current();
-  layout.store().SetFlag(parameter, contributed);
-  const plan::TransferRef transfer = layout.TransferOf(parameter);
-  if (!negotiates()) return executor_.MarkReady(transfer, std::move(done));
-  executor_.AddEvent(transfer, std::move(done));
-  options_.submitted(agreement_.steps(), facts_[parameter].plan_index);
-  return absl::OkStatus();
 }
 
 absl::Status Engine::BeginNoSync() {

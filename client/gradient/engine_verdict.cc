@@ -226,8 +226,7 @@ void Engine::NoteTimes(const PendingVerdict::State& verdict,
   Overlap next = Overlap::kThread;
   {
     MutexLock lock(&mutex_);
-    times_.Held(passed - verdict.closed +
-                absl::Nanoseconds(copying_.exchange(0)));
+    times_.Held(passed - verdict.closed + writer_->TakeCopyTime());
     times_.Passed(passed);
     overlap_.Passed(
         MeanStepSeconds(executor_.communicator(0)->size(), verdict.vectors));
