@@ -52,6 +52,7 @@ struct Captured {
   Revision revision;  // the revision whose buckets the graphs use
   double max_norm = 0;
   std::vector<int> completed;  // parameters, in the order of their Submits
+  std::vector<bool> gave;      // by parameter
   std::vector<Part> parts;     // by LayoutVersions::turn
   std::unique_ptr<Stream> void_stream;
   // What the records of a graph of the program say.

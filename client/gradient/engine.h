@@ -411,7 +411,8 @@ class Engine {
   // the next step.
   void NoteTimes(const PendingVerdict::State& verdict, absl::Time passed);
   // After a verdict entered with more_data: which gradients were missing.
-  void NoteUnsubmitted(const BucketStore& store, const Verdict& judged);
+  void NoteUnsubmitted(const PendingVerdict::State& verdict,
+                       const Verdict& judged);
   // Before the step's tracker is closed: which leaves were missing.
   void NoteLeaves(const FinishOptions& options)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -98,6 +98,11 @@ absl::Status Engine::CapturePart(Captured* step, Stream& stream,
   if (!graph.ok()) return graph.status();
   step->capturing().graph = *std::move(graph);
   step->completed = std::move(step->capturing().completed);
+  step->gave.clear();
+  for (size_t p = 0; p < options_.names.size(); ++p) {
+    const BucketStore& store = versions_->current().store();
+    step->gave.push_back(store.Gave(static_cast<int>(p)));
+  }
   if (run_ahead_ == 0) return absl::OkStatus();
   graph = CaptureGraph(step, stream, [&] {
     return FinishCaptured({}, step->max_norm, stream).status();
@@ -239,6 +244,7 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Launch(
   auto verdict = std::make_shared<PendingVerdict::State>(options_.explain);
   verdict->options = options;
   verdict->max_norm = step->max_norm;
+  verdict->gave = {step, &step->gave};
   verdict->has_scalars = true;
   verdict->closed = options_.clock->Now();
   const Captured::Part& part = step->parts[versions_->turn()];

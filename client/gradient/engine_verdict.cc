@@ -184,7 +184,8 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   for (int p = 0; has_flags && p < parameters; ++p)
     judged.contributed[p] = store.Contributed(p);
   verdict->set_scalars(ScalarsOf(judged, verdict->max_norm));
-  if (has_flags && verdict->options.more_data) NoteUnsubmitted(store, judged);
+  if (has_flags && verdict->options.more_data)
+    NoteUnsubmitted(*verdict, judged);
 
   // Before any thread can begin the next step.
   if (judged.finite) store.KeepResiduals();
@@ -207,12 +208,14 @@ void Engine::Publish(const std::shared_ptr<PendingVerdict::State>& verdict,
   });
 }
 
-void Engine::NoteUnsubmitted(const BucketStore& store, const Verdict& judged) {
+void Engine::NoteUnsubmitted(const PendingVerdict::State& verdict,
+                             const Verdict& judged) {
   if (options_.on_unsubmitted == OnUnsubmitted::kIgnore) return;
+  const BucketStore& store = verdict.layout->store();
   MutexLock lock(&mutex_);
-  for (size_t p = 0; p < judged.contributed.size(); ++p) {
-    unsubmitted_.Note(static_cast<int>(p), store.Gave(static_cast<int>(p)),
-                      judged.contributed[p]);
+  for (int p = 0; p < static_cast<int>(judged.contributed.size()); ++p) {
+    const bool here = verdict.gave ? (*verdict.gave)[p] : store.Gave(p);
+    unsubmitted_.Note(p, here, judged.contributed[p]);
   }
 }
 

@@ -118,6 +118,8 @@ class PendingVerdict::State {
   gradient::Layout* layout = nullptr;  // until the next revision takes effect
   bool is_prepared = false;            // LayoutVersions::Prepare
   bool is_replay = false;              // launched by the program
+  // Of a captured step: the parameters that it submits.
+  std::shared_ptr<const std::vector<bool>> gave;
   bool stream_follows_device = false;  // the host does not wait
   double max_norm = 0;                 // for the scalars
   bool has_scalars = false;            // whether a stream reads the scalars

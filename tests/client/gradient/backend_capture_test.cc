@@ -100,6 +100,27 @@ TEST_P(CapturedTest, DoesWhatTheSameCallsDoOneByOne) {
   EXPECT_TRUE(last.IsLast());
 }
 
+// With steps in flight a graph without gradients is captured behind each.
+TEST_P(CapturedTest, OnlyWhatNoLaunchSubmitsIsNamed) {
+  for (const int run_ahead : {0, 1}) {
+    BackendJob::Options options = Options();
+    options.run_ahead = run_ahead;
+    options.on_unsubmitted = OnUnsubmitted::kWarn;
+    BackendJob job(backend(), options);
+    job.Run([&](int rank, Engine& engine) {
+      CaptureRank mine(&job, rank);
+      ASSERT_EQ(mine.Capture(), absl::OkStatus());
+      for (int step = 0; step < 4; ++step) {
+        mine.Load(1);
+        ASSERT_TRUE(mine.Launch().ok());
+      }
+      EXPECT_THAT(engine.progress().unsubmitted_by_all.names,
+                  testing::ElementsAre("b"));
+      EXPECT_EQ(mine.stream().Synchronize(), absl::OkStatus());
+    });
+  }
+}
+
 TEST_P(CapturedTest, NoGraphIsLaunchedBehindTheStepWithWhichTheJobGrows) {
   BackendJob job(backend(), Options());
   job.Run([&](int rank, Engine& engine) {

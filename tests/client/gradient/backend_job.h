@@ -38,6 +38,7 @@ class BackendJob {
     // Whether the plan is compiled with the transports' facts, or with none.
     bool transports_tell = true;
     Uneven uneven = Uneven::kStop;
+    OnUnsubmitted on_unsubmitted = OnUnsubmitted::kIgnore;
     int run_ahead = 0;
     // As BucketPolicy::windows, and whether there is a spare set for them.
     bool windows = false;
@@ -209,6 +210,7 @@ class BackendJob {
               if (tell) tell(rank, error);
             },
         .sharded = options.sync == SyncMode::kReduceScatter,
+        .on_unsubmitted = options.on_unsubmitted,
         .explain = [](const absl::Status& error) { return error; },
     };
     if (!options.windows && transport.abort_writes_to_peers()) {

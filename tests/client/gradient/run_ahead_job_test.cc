@@ -2,6 +2,7 @@
 // the session and the real coordinator core, on fake GPUs.
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "lockstep/gradient_sync.h"
 #include "lockstep/state_replicas.h"
 #include "tests/client/gradient/loss_model.h"
+#include "tests/support/failing_calls.h"
 #include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::session {
@@ -424,7 +426,8 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
   // end.
   Model Work(int worker) {
     auto model = std::make_unique<Model>();
-    const auto tables = job_.TablesOf(worker);
+    auto tables = job_.TablesOf(worker);
+    calls_[worker].Decorate(&tables);
     std::optional<Recovery> recovered;
     while (model->step < steps_) {
       auto session = job_.Join(worker, tables, recovered);
@@ -469,8 +472,11 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     if (ready.ok()) ready = replicas->Resume().status();
     if (ready.ok()) ready = program.Restore();
     if (ready.ok()) ready = Train(worker, session, program, model);
+    const bool failed_here = calls_[worker].End();
     if (ready.ok()) return session.Leave();
     if (absl::IsUnknown(ready)) return ready;
+    // The epoch may go on without the call that failed.
+    if (failed_here) session.ReportFailure("a call", ready);
     auto recovery = program.Recover();
     if (!recovery.ok()) return recovery.status();
     if (recovery->holds_state) {
@@ -495,6 +501,9 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     absl::Status done;
     for (; done.ok() && step < steps_; ++step) {
       if (before_step_) before_step_(step);
+      if (const int call = TakeCall(worker, step); call > 0) {
+        calls_[worker].FailAt(call, /*captured=*/false);
+      }
       done = fail(Point::kBeforeIt);
       if (done.ok()) done = program.Enqueue();
       if (done.ok()) done = fail(Point::kBehindIt);
@@ -531,10 +540,32 @@ class RunAheadRecoveryTest : public RunAheadJobTest {
     return fault;
   }
 
+  // The call that fails from now on; 0: none.
+  int TakeCall(int worker, int64_t step) {
+    MutexLock lock(&mutex_);
+    const auto found = failing_.find({worker, step});
+    if (found == failing_.end()) return 0;
+    const int call = found->second;
+    failing_.erase(found);
+    return call;
+  }
+
+  std::vector<Model> WorkAll() {
+    std::vector<std::thread> workers;
+    std::vector<Model> models(kWorld);
+    for (int i = 0; i < kWorld; ++i) {
+      workers.emplace_back([this, i, &models] { models[i] = Work(i); });
+    }
+    for (std::thread& worker : workers) worker.join();
+    return models;
+  }
+
   int64_t steps_ = 12;
   std::function<void(int64_t step)> before_step_;
   Mutex mutex_;
   std::map<int64_t, StepFault> faults_;  // by step, each once
+  std::array<fake::FailingCalls, 4> calls_;
+  std::map<std::pair<int, int64_t>, int> failing_;  // by worker and step
 };
 
 TEST_P(RunAheadRecoveryTest, AnyFaultsAndCommandsEndInTheSameState) {
@@ -546,15 +577,26 @@ TEST_P(RunAheadRecoveryTest, AnyFaultsAndCommandsEndInTheSameState) {
     faults_[step] = {static_cast<int>(random() % kWorld),
                      static_cast<Point>(random() % 3), random() % 3 == 0};
   }
-  std::vector<std::thread> workers;
-  std::vector<Model> models(kWorld);
-  for (int i = 0; i < kWorld; ++i) {
-    workers.emplace_back([this, i, &models] { models[i] = Work(i); });
-  }
-  for (std::thread& worker : workers) worker.join();
+  const std::vector<Model> models = WorkAll();
   is_over = true;
   operators.join();
   EXPECT_EQ(models, std::vector<Model>(kWorld, Model::After(steps_)));
+}
+
+// Calls of CUDA fail, early or late, and the devices go on.
+TEST_P(RunAheadRecoveryTest, AnyCallsThatFailEndInTheSameState) {
+  std::mt19937 random(static_cast<unsigned>(std::get<1>(GetParam())));
+  steps_ = 30;
+  for (fake::FailingCalls& calls : calls_) {
+    if (random() % 2 == 0) calls.FailLate();
+  }
+  for (int64_t step = 1; step < steps_ - 1; ++step) {
+    const int worker = static_cast<int>(random() % kWorld);
+    if (random() % 2 == 0) {
+      failing_[{worker, step}] = 1 + static_cast<int>(random() % 60);
+    }
+  }
+  EXPECT_EQ(WorkAll(), std::vector<Model>(kWorld, Model::After(steps_)));
 }
 
 class RunAheadGrowthTest : public RunAheadRecoveryTest {};
