@@ -118,7 +118,7 @@ class PendingVerdict::State {
   gradient::Layout* layout = nullptr;  // until the next revision takes effect
   bool is_prepared = false;            // LayoutVersions::Prepare
   bool is_replay = false;              // launched by the program
-  // Of a captured step: the parameters that it submits.
+  // The parameters that it submits, if it was captured.
   std::shared_ptr<const std::vector<bool>> gave;
   bool stream_follows_device = false;  // the host does not wait
   double max_norm = 0;                 // for the scalars

@@ -114,8 +114,9 @@ TEST_P(CapturedTest, OnlyWhatNoLaunchSubmitsIsNamed) {
         mine.Load(1);
         ASSERT_TRUE(mine.Launch().ok());
       }
-      EXPECT_THAT(engine.progress().unsubmitted_by_all.names,
-                  testing::ElementsAre("b"));
+      const protocol::Progress progress = engine.progress();
+      EXPECT_THAT(progress.unsubmitted_by_all.names, testing::ElementsAre("b"));
+      EXPECT_THAT(progress.unsubmitted_here.names, testing::IsEmpty());
       EXPECT_EQ(mine.stream().Synchronize(), absl::OkStatus());
     });
   }
