@@ -528,6 +528,7 @@ class Engine {
   std::vector<int> announced_;  // in the last pass; training thread only
 
   std::unique_ptr<StepGate> gate_of_steps_;  // null: the host decides
+  bool gate_failed_ = false;                 // of the watch
   std::unique_ptr<VerdictLane> verdict_lane_;
   RecordLane* record_lane_ = nullptr;    // verdict_lane_ if the device decides
   std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only

@@ -55,6 +55,7 @@ void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
     decision = gate_of_steps_->Find(verdict->launch, verdict->step_id);
   }
   if (decision && decision->contributed) agreement_.Enter(Phase::kVerdict);
+  if (decision && !decision->passed && !decision->is_void) gate_failed_ = true;
   if (decision && decision->is_void && failure().ok()) {
     NoteDecided();
     return EndVoid(*verdict);
@@ -73,6 +74,8 @@ void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                        const absl::Status& why) {
   Fail(-1, why);
   const Deadline deadline(kDrainTimeout);
+  // No gate behind one that fails passes, and the journal does not have it.
+  if (gate_failed_) return DeviceEnded(verdict, why);
   while (!gate_of_steps_->Find(verdict->launch, verdict->step_id)) {
     if (deadline.Passed() || HasLostDevice()) {
       return Conclude(verdict, why, /*passed=*/false);

@@ -50,16 +50,21 @@ absl::Status RecordLane::Read(KernelQueue& kernel_queue) {
 
 // A completed wait does not mean success: a stream continues after an abort.
 void RecordLane::Await(const VerdictWatch::EnqueuedStep& step) {
-  if (!step.decided.ok()) {
-    return options_.ended(step.verdict, step.decided.status());
-  }
   const bool is_eager = step.written.state() != nullptr;
-  if ((is_eager ? step.written : *step.decided).Wait().ok()) {
+  const absl::Status written = is_eager            ? step.written.Wait()
+                               : step.decided.ok() ? step.decided->Wait()
+                                                   : step.decided.status();
+  if (written.ok()) {
     int communicator = -1;
     const absl::Status sent = options_.executor->FirstError(&communicator);
     if (!sent.ok()) options_.on_failure(communicator, sent);
     // It was not set when the record was written, either.
     if (sent.ok() && !options_.gate->stopped()) options_.contributed();
+  }
+  if (!step.decided.ok()) {
+    // The gate may be enqueued, and have run.
+    options_.on_failure(step.communicator, step.decided.status());
+    return options_.ended(step.verdict, written);
   }
   const absl::Status ran = step.decided->Wait();
   const bool is_unseen = !ran.ok() && !is_eager;
@@ -74,8 +79,12 @@ void RecordLane::Failed(const plan::Transfer&, int communicator,
   // No pending verdict: the step was given up.
   const Pending verdict = std::exchange(verdict_, nullptr);
   if (verdict == nullptr) return;
-  options_.on_failure(communicator, error);
-  watch_.Add({verdict, written_, written_});
+  // The watch ends the epoch, once it knows whether this rank has contributed:
+  // peers may pass with its record.
+  watch_.Add({.verdict = verdict,
+              .written = written_,
+              .decided = error,
+              .communicator = communicator});
 }
 
 }  // namespace lockstep::gradient

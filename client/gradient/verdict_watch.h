@@ -29,9 +29,10 @@ class VerdictWatch {
   struct EnqueuedStep {
     std::shared_ptr<PendingVerdict::State> verdict;
     Event written;  // behind its record; null: the same as `decided`
-    // Behind its gate; an error: that is not enqueued.
+    // Behind its gate; an error: why the step cannot be awaited to its end.
     absl::StatusOr<Event> decided;
     std::shared_ptr<const void> kept;  // until then
+    int communicator = -1;             // of that error
   };
 
   explicit VerdictWatch(std::function<void(const EnqueuedStep&)> await)

@@ -367,10 +367,12 @@ class LOCKSTEP_EXPORT GradientSync {
   // the step's, and later work must not write to the views. An error of the
   // step is otherwise that of PendingVerdict::Wait, not of the stream. The next
   // step's Submits and Finish must be on that stream, or follow
-  // PendingVerdict::Wait. Several steps may be in flight on it; in device
-  // memory the Submits of a step wait for the verdict of the one run_ahead + 1
-  // before. VerdictScalars::clip is UpdateFactor(max_norm); all ranks that call
-  // FinishAsync must pass the same max_norm.
+  // PendingVerdict::Wait; without a stream on a GPU they must also follow the
+  // work on that stream that reads gradients (Stream::Synchronize). Several
+  // steps may be in flight on it; in device memory the Submits of a step wait
+  // for the verdict of the one run_ahead + 1 before. VerdictScalars::clip is
+  // UpdateFactor(max_norm); all ranks that call FinishAsync must pass the same
+  // max_norm.
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 
