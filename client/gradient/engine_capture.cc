@@ -12,6 +12,11 @@ using protocol::Phase;
 // --- Capturing ---------------------------------------------------------------
 
 absl::Status Engine::CheckCapture() {
+  if (IsInHostMemory()) {
+    return absl::FailedPreconditionError(
+        "this job's gradients are in the host's memory: there is no CUDA graph "
+        "to capture a step into");
+  }
   if (record_lane_ == nullptr) {
     return absl::FailedPreconditionError(
         "the host decides the steps of this plan, which it cannot do in a CUDA "

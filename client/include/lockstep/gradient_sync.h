@@ -378,7 +378,7 @@ class LOCKSTEP_EXPORT GradientSync {
 
   // Captures one step into a CUDA graph (captured_step.h). `body` submits the
   // step and ends it with FinishAsync, on `stream` or on streams that `stream`
-  // forks and joins; it must make no call without such a stream. Nothing runs
+  // forks and joins; of calls without a stream only Gradient. Nothing runs
   // during the capture, and the PendingVerdict in `body` has no verdict.
   // Errors: those of `body`; FailedPrecondition for host memory, in the middle
   // of a step, for modes that cannot be captured (docs/gradients.md, "Captured

@@ -55,7 +55,11 @@ struct LossScale {
   // Finite steps in a row since the scale changed.
   uint32_t steps_without_overflow = 0;
 
-  bool operator==(const LossScale&) const = default;
+  // Written out for compilers of kernels before C++20.
+  friend constexpr bool operator==(const LossScale& a, const LossScale& b) {
+    return a.scale == b.scale &&
+           a.steps_without_overflow == b.steps_without_overflow;
+  }
 };
 static_assert(sizeof(LossScale) == 8);
 

@@ -53,7 +53,12 @@ enum class RecoveryKind : uint8_t {
   kReplay = 1,
   // Apply the gradients of the step in progress, which are in their buckets,
   // with `verdict`: others have. In a job with run_ahead fetch the views again
-  // (GradientSync::Gradient): they are those of this step.
+  // (GradientSync::Gradient): they are those of this step. With ReplayedSteps
+  // the views stay, and Recover has copied the gradients back to them. On a GPU
+  // the step's own scalars say that it may not update: give the update others,
+  // in device memory, {.commit = 1, .finite = verdict->finite, .clip =
+  // verdict->UpdateFactor(max_norm), .samples = verdict->samples}, and wait for
+  // it before the GradientSync is destroyed.
   kRollForward,
   // This rank's state, or other ranks' that nobody else has, is lost: the state
   // comes from other ranks or from a checkpoint, by StateReplicas::Resume.

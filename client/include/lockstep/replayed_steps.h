@@ -60,8 +60,9 @@
 // keeps its revision from BeginReplays on, on all ranks. Each bucket is copied
 // once more in each launch: a rank whose launch ends in a failure may have to
 // apply its step later, and by then the buckets are overwritten
-// (docs/decisions/0034). So gradients take twice the memory, and each launch
-// reads and writes them once more.
+// (docs/decisions/0034); Session::Recover copies them back to the views. So
+// gradients take twice the memory, and each launch reads and writes them once
+// more.
 //
 // Eager steps are allowed in between, on all ranks and on a stream: the first
 // Submit waits for that stream and for the launches before it, and FinishAsync

@@ -19,9 +19,8 @@
 //   Sgd<<<..., stream>>>(verdict, ...);                   // the pointer
 //
 // Pass the pointer, never the values: they are not written yet at the launch. A
-// kernel that cannot check (a library's) works on a copy of the state, which
-// KernelApi::CommitCopy (kernels/verdict_gate.h) copies back if the step
-// passed.
+// kernel that cannot check (a library's) works on a copy of the state, which a
+// kernel of the program copies back if the step passed.
 //
 // This header includes neither CUDA nor other headers of this library.
 

@@ -2,7 +2,7 @@
 // runs bodies and copies in order.
 //
 // Threads: one. Only Download blocks. All work is enqueued after the earlier
-// work on the stream, including a verdict that is pending (stream().Ready).
+// work on the stream, including a verdict that is pending.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_H_

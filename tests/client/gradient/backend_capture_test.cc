@@ -325,6 +325,17 @@ class WrongCaptureTest : public testing::Test {
 
 constexpr auto kFailedPrecondition = absl::StatusCode::kFailedPrecondition;
 
+TEST(HostCaptureTest, SaysThatTheHostHasTheGradients) {
+  HostMemoryBackend backend;
+  BackendJob job(&backend, {.world = 1, .parameters = kThree});
+  const auto stream = job.MakeStream(0);
+  const auto step = job.engine(0).Capture(
+      *stream, [] { return absl::InternalError("the body was called"); });
+  EXPECT_THAT(step.status().ToString(), HasSubstr("in the host's memory"));
+  EXPECT_THAT(job.engine(0).BeginReplays().ToString(),
+              HasSubstr("in the host's memory"));
+}
+
 TEST_F(WrongCaptureTest, ABodyMustFinish) {
   EXPECT_EQ(CodeOf([&] { return Submit(stream_.get()); }), kFailedPrecondition);
   EXPECT_EQ(CodeOf([&] { return absl::DataLossError("no batch"); }),
