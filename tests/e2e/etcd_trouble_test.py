@@ -259,7 +259,7 @@ class NetworkTest(FailoverCase):
 
     def test_a_slow_etcd_is_waited_for(self):
         slow = self.through("a")
-        self.relay.ask("delay", "a", 0.15, 0.2)
+        self.relay.ask("delay", "a", 0.1, 0.15)
         leader = self.start_daemon(etcd=slow)
         self.await_that(leader.leads, "it leads")
         self.start_job()
