@@ -319,10 +319,12 @@ TEST_P(GraphTest, AnAbortWaitsForTheEndOfACapture) {
 // its communicator is part of it; that of another communicator does not wait.
 TEST_P(GraphTest, WhatIsEnqueuedMeanwhileIsNotCaptured) {
   std::vector<std::unique_ptr<Stream>> others;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    others.push_back(world_.MakeStream(rank, "other"));
+  }
   std::vector<std::thread> threads;
   float loose[kRanks] = {1, 1}, free[kRanks] = {1, 1};
   for (int rank = 0; rank < kRanks; ++rank) {
-    others.push_back(world_.MakeStream(rank, "other"));
     std::atomic<bool> begins{false};
     auto graph = Capture(world_.at(rank), stream(rank), [&] {
       absl::Status posted =
