@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/transport/nccl/fake_world.h"
+#include "tests/support/failing_calls.h"
 #include "tests/support/forwarding_tables.h"
 
 namespace lockstep {
@@ -79,6 +80,27 @@ TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
   EXPECT_TRUE(absl::IsInternal(group[0]->status())) << group[0]->status();
   group[1]->Abort("rank 0 has failed");
   EXPECT_FALSE(streams[1]->Synchronize().ok());
+}
+
+// Its session asks the coordinator for the cause of other errors.
+TEST(FailingCallTest, AnotherGroupKnowsThatTheProcessIsOutOfMemory) {
+  fake::FailingCalls calls;
+  FakeGpuWorld world({}, [&](int rank, transport::nccl::Tables* tables) {
+    if (rank == 0) calls.Decorate(tables);
+  });
+  auto group = conformance::Connect(world, 2, "gradient");
+  auto other = conformance::Connect(world, 2, "verdict");
+  const std::unique_ptr<Stream> stream = world.MakeStream(0, "");
+  float value = 1;
+  calls.FailAt(2, /*captured=*/false);  // the first records the caller's event
+  EXPECT_TRUE(
+      group[0]
+          ->AllReduce(&value, &value, 1, DType::kF32, ReduceOp::kSum, *stream)
+          .ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(stream->Synchronize()));
+  EXPECT_TRUE(absl::IsResourceExhausted(group[0]->status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(other[0]->status()))
+      << other[0]->status();
 }
 
 // Only queries fail, and return an error.
