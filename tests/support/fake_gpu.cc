@@ -10,6 +10,9 @@ namespace lockstep::fake {
 using transport::nccl::CudaStreamHandle;
 using transport::nccl::Tables;
 
+// Communicators warm up over them: beyond the fake's small all-reduce.
+constexpr size_t kRowsBytes = 128 << 10;
+
 struct FakeGpus::World {
   explicit World(const GpuOptions& options)
       : options(options),
@@ -36,7 +39,7 @@ Tables FakeGpus::TablesOf(int device) {
       {MakeFakeNccl(&world.fabric, device, options.nccl_version),
        MakeFakeCuda(&world.scheduler, device, options.cuda_driver,
                     options.cuda_runtime, options.devices),
-       MakeFakeKernels(&world.scheduler, device)});
+       MakeFakeKernels(&world.scheduler, device), kRowsBytes});
   return world.made.back();
 }
 

@@ -14,8 +14,6 @@ namespace {
 constexpr int kSmallCtas = 2;
 constexpr int kMessageCtas = 8;
 
-// Memory to gather floats in before a min or max reduction.
-constexpr size_t kRowsBytes = 4 << 20;
 constexpr size_t kFewRowsBytes = 64 << 10;
 
 // The range that profilers show for an operation.
@@ -172,7 +170,8 @@ absl::Status CommState::MakeStream() {
 }
 
 size_t CommState::rows_bytes() const {
-  return group_.traffic == TrafficClass::kBulk ? kRowsBytes : kFewRowsBytes;
+  return group_.traffic == TrafficClass::kBulk ? tables_.bulk_rows_bytes
+                                               : kFewRowsBytes;
 }
 
 absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {

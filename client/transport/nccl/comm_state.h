@@ -40,11 +40,16 @@
 
 namespace lockstep::transport::nccl {
 
+// Memory in which a communicator gathers floats before a min or max reduction,
+// and over which it warms up NCCL: of bulk traffic.
+inline constexpr size_t kBulkRowsBytes = 4 << 20;
+
 // The function tables of one device.
 struct Tables {
   std::shared_ptr<NcclApi> nccl;
   std::shared_ptr<CudaApi> cuda;
   std::shared_ptr<KernelApi> kernels;
+  size_t bulk_rows_bytes = kBulkRowsBytes;  // less over a fake of NCCL
 };
 
 class CommState {

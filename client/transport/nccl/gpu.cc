@@ -21,7 +21,7 @@ absl::StatusOr<Tables> LoadTables(const Environment& environment, int device) {
   if (!nccl.ok()) return nccl.status();
   absl::Status warmed = WarmUpKernels(cuda->get(), kernels->get());
   if (!warmed.ok()) return warmed;
-  return Tables{*nccl, *cuda, *kernels};
+  return Tables{.nccl = *nccl, .cuda = *cuda, .kernels = *kernels};
 }
 
 absl::StatusOr<int> ChooseDevice(int wanted, const Environment& environment,

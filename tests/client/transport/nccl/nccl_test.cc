@@ -444,6 +444,7 @@ TEST(NcclMemoryTest, WhatReductionsNeedIsTakenWhenTheyConnect) {
   std::atomic<int> taken{0};
   FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
     tables->cuda = std::make_shared<CountsMemory>(tables->cuda, &taken);
+    tables->bulk_rows_bytes = transport::nccl::kBulkRowsBytes;
   });
   const auto group = conformance::Connect(world, 1, "g");
   const auto stream = world.MakeStream(0, "");
