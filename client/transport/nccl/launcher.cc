@@ -254,10 +254,10 @@ void Launcher::Abort(const CommState& culprit) {
   const Members all = members();
   for (const auto& member : all) {
     if (member.get() == &culprit) continue;
-    // Its code: nobody else can explain that this process is out of memory.
+    // The code is the cause's: nobody else can explain that this process is out
+    // of memory.
     member->Fail(absl::Status(
-        why.code(),
-        absl::StrCat("ended with another group: ", why.message())));
+        why.code(), absl::StrCat("ended with another group: ", why.message())));
   }
   End(all);
 }

@@ -82,7 +82,7 @@ TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
   EXPECT_FALSE(streams[1]->Synchronize().ok());
 }
 
-// Its session asks the coordinator for the cause of other errors.
+// A session asks the coordinator for the cause of other errors.
 TEST(FailingCallTest, AnotherGroupKnowsThatTheProcessIsOutOfMemory) {
   fake::FailingCalls calls;
   FakeGpuWorld world({}, [&](int rank, transport::nccl::Tables* tables) {
