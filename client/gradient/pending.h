@@ -142,16 +142,18 @@ class PendingVerdict::State {
  private:
   void Complete(absl::StatusOr<Verdict> result,
                 const absl::Status& of_the_stream) {
+    // The program may print it: without payloads, which are the library's.
+    const absl::Status plain(of_the_stream.code(), of_the_stream.message());
     std::shared_ptr<transport::DeviceContext::StreamGate> hold;
     {
       MutexLock lock(&mutex_);
       if (result_) return;
       result_ = std::move(result);
-      of_the_stream_ = of_the_stream;
+      of_the_stream_ = plain;
       completed_.NotifyAll();
       hold = hold_;
     }
-    if (hold != nullptr) hold->Release(of_the_stream, &scalars_);
+    if (hold != nullptr) hold->Release(plain, &scalars_);
   }
 
   const std::function<absl::Status(const absl::Status&)> explain_;

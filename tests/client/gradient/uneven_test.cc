@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "client/gradient/disagreement.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/gradient/engine_job.h"
@@ -266,6 +267,21 @@ TEST(UnevenTest, NobodyUpdatesIfLossScalesDiffer) {
         FinishAndWait(engine, {.inverse_scale = rank == 0 ? 1 : 0.5});
     EXPECT_EQ(verdict.status().code(), absl::StatusCode::kAborted);
     EXPECT_EQ(engine.step(), 0u);
+  });
+}
+
+// Payloads are the library's: a program that prints the error sees none.
+TEST(UnevenTest, AStreamHasTheErrorWithoutPayloads) {
+  EngineJob job("data=2", kSum);
+  job.Run([](int rank, Engine& engine) {
+    HostStream stream("test-stream");
+    const auto pending = engine.Finish({.inverse_scale = rank == 0 ? 1 : 0.5},
+                                       kInfinity, &stream);
+    ASSERT_TRUE(pending.ok()) << pending.status();
+    EXPECT_TRUE(IsOfAllRanks((*pending)->Wait().status()));
+    const absl::Status error = stream.Synchronize();
+    EXPECT_TRUE(absl::IsAborted(error)) << error;
+    EXPECT_FALSE(IsOfAllRanks(error)) << error;
   });
 }
 
