@@ -23,6 +23,10 @@ int Session::world_size() const {
 
 absl::Status Session::status() const { return impl_->status(); }
 
+std::optional<int> Session::device() const {
+  return impl_->transport().device();
+}
+
 absl::StatusOr<ArenaBuffer> Session::Allocate(size_t bytes) {
   return impl_->arena().Allocate(bytes);
 }

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,9 @@ class Transport {
   // The capabilities of its groups, and the place where this process runs. Sent
   // to the coordinator before the plan is compiled (plan/pairs.h). Constant.
   virtual TransportFacts facts() const = 0;
+
+  // The CUDA device whose memory it moves; none: it moves host memory.
+  virtual std::optional<int> device() const { return std::nullopt; }
 
   virtual absl::StatusOr<std::unique_ptr<PendingGroup>> Prepare(
       const GroupSpec& group) = 0;

@@ -69,6 +69,7 @@ class FaultyTransport final : public Transport {
       override {
     return inner_->MakeDeviceContext();
   }
+  std::optional<int> device() const override { return inner_->device(); }
   absl::StatusOr<std::unique_ptr<DeviceStream>> WrapStream(
       void* cuda_stream) override {
     return inner_->WrapStream(cuda_stream);

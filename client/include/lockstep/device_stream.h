@@ -33,7 +33,7 @@ class Session;
 class LOCKSTEP_EXPORT DeviceStream : public Stream {
  public:
   // `cuda_stream` is a cudaStream_t of the session's device
-  // (JoinOptions::device). Errors: InvalidArgument (a stream of another
+  // (Session::device). Errors: InvalidArgument (a stream of another
   // device), FailedPrecondition (the transport moves host memory).
   static absl::StatusOr<std::unique_ptr<DeviceStream>> Wrap(Session& session,
                                                             void* cuda_stream);

@@ -121,6 +121,11 @@ class LOCKSTEP_EXPORT Session {
   // OK until the epoch ends; then the cause.
   absl::Status status() const;
 
+  // The CUDA device of this process, numbered as CUDA numbers the visible
+  // devices: streams of the program are made on it. None: the job's transport
+  // moves host memory.
+  std::optional<int> device() const;
+
   // Allocates memory that the job's transports can use without a copy. Zeroed,
   // aligned to 256 bytes.
   absl::StatusOr<ArenaBuffer> Allocate(size_t bytes);

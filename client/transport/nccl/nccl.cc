@@ -1,5 +1,6 @@
 #include "client/transport/nccl/nccl.h"
 
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -161,6 +162,14 @@ class NcclTransport final : public Transport {
   TransportFacts facts() const override {
     return {.decides_on_device = true};  // and no sums in pairs
   }
+  std::optional<int> device() const override {
+    CudaApi& cuda = *launcher_->tables().cuda;
+    const DeviceScope scope(cuda);
+    int device = 0;
+    const absl::Status asked =
+        Check(cuda, cuda.GetDevice(&device), "GetDevice");
+    return asked.ok() ? std::optional(device) : std::nullopt;
+  }
   // The wait for peers at the begin of a kernel ends with an abort, and the
   // kernel goes on.
   bool abort_writes_to_peers() const override { return true; }
@@ -215,7 +224,9 @@ class NcclTransport final : public Transport {
     if (!asked.ok() || of_stream == of_session) return asked;
     return absl::InvalidArgumentError(absl::StrCat(
         "the stream is of device ", of_stream, ", the session uses device ",
-        of_session, ": JoinOptions::device or LOCAL_RANK says which"));
+        of_session,
+        ": make it on Session::device(), which JoinOptions::device or "
+        "LOCAL_RANK chooses"));
   }
 
   std::unique_ptr<PendingGroup> Pending(const GroupSpec& group,

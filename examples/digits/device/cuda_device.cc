@@ -75,10 +75,14 @@ class CudaDevice final : public Device {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(Session& session) {
+  if (!session.device()) {
+    return absl::FailedPreconditionError("the job's gradients are not on GPUs");
+  }
+  absl::Status made = Check(cudaSetDevice(*session.device()), "cudaSetDevice");
+  if (!made.ok()) return made;
   cudaStream_t cuda_stream = nullptr;
-  absl::Status made =
-      Check(cudaStreamCreateWithFlags(&cuda_stream, cudaStreamNonBlocking),
-            "cudaStreamCreateWithFlags");
+  made = Check(cudaStreamCreateWithFlags(&cuda_stream, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
   if (!made.ok()) return made;
   auto stream = DeviceStream::Wrap(session, cuda_stream);
   if (!stream.ok()) {

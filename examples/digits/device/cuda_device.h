@@ -11,8 +11,9 @@
 
 namespace lockstep::digits {
 
-// The session must outlive it. FailedPrecondition if this build has no CUDA, or
-// the session's transport moves host memory.
+// Makes the session's device this thread's current one. The session must
+// outlive it. FailedPrecondition if this build has no CUDA, or the session's
+// transport moves host memory.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(Session& session);
 
 }  // namespace lockstep::digits

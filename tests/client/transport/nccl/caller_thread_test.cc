@@ -264,6 +264,8 @@ TEST(WrapStreamTest, RefusesAStreamOfAnotherDevice) {
   EXPECT_TRUE(world.at(0).WrapStream(handle).ok());
   const auto refused = world.at(1).WrapStream(handle);
   EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+  EXPECT_EQ(world.at(0).device(), 0);
+  EXPECT_EQ(world.at(1).device(), 1);
 }
 
 }  // namespace
