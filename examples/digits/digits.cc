@@ -13,7 +13,8 @@
 // were sent as halves differ by rounding only. With --device cuda network and
 // buckets are in GPU memory. With --state the training is saved every few
 // steps, and with --resume it begins with the newest checkpoint. In a job with
-// limits.max_restarts the workers go on when one is lost (host_training.h).
+// limits.max_restarts the workers go on when one is lost (host_training.h,
+// device_training.h).
 
 #include <cstdio>
 #include <memory>
@@ -53,17 +54,6 @@ struct WorkerFlags {
   int64_t pause_ms = 0;
   SaveOptions save;
 };
-
-template <typename T>
-absl::Status TrainOnGpu(const Recipe& recipe, const TrainingSet& training_set,
-                        const Samples& samples, Session& session,
-                        Network<T>& network,
-                        const std::function<void(int64_t, double)>& report) {
-  absl::StatusOr<std::unique_ptr<Device>> device = MakeCudaDevice(session);
-  if (!device.ok()) return device.status();
-  return TrainOnDevice<T>(recipe, training_set, samples, session, **device,
-                          network, report);
-}
 
 // `session` is the last one afterwards.
 template <typename T>
@@ -112,10 +102,22 @@ absl::Status Train(const WorkerFlags& worker, const JoinOptions& options,
                            training_set, *session, network, {check, show})
         .Run();
   };
+  const auto train_on_gpu = [&] {
+    const auto join_again = [&](const Recovery& recovered) {
+      JoinOptions again = options;
+      again.recovered = recovered;
+      return Session::Join(again);
+    };
+    return DeviceTraining<T>({.recipe = flags.recipe,
+                              .machine_progress = flags.machine_progress,
+                              .make_device = MakeCudaDevice,
+                              .join_again = join_again,
+                              .after_update = show},
+                             training_set, samples, *session, network)
+        .Run();
+  };
   const absl::Status trained =
-      worker.device == "cuda" ? TrainOnGpu<T>(flags.recipe, training_set,
-                                              samples, **session, network, show)
-                              : train_on_host();
+      worker.device == "cuda" ? train_on_gpu() : train_on_host();
   if (!trained.ok()) return trained;
   if (audit) std::printf("gradient error: %.3f\n", audit->worst());
 

@@ -1,6 +1,5 @@
 #include "examples/digits/host_training.h"
 
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +82,8 @@ absl::Status HostTraining<T>::Run() {
     if (trained.ok()) return trained;
     const bool has_ended = !session_->status().ok();
     if (!has_ended || !recovers()) return trained;
-    Say(EndedEpoch{step_, std::string(session_->status().message())});
+    Say(EndedEpoch{step_, std::string(session_->status().message())},
+        options_.machine_progress);
     absl::StatusOr<Recovery> recovery = session_->Recover();
     if (!recovery.ok()) return recovery.status();  // says why it ends here
     recovered_ = *std::move(recovery);
@@ -153,7 +153,8 @@ absl::Status HostTraining<T>::Resume() {
   if (session_->epoch() > 1) {
     Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
                      session_->epoch(), session_->generation(),
-                     session_->world_size(), NameOf(resumed->origin)});
+                     session_->world_size(), NameOf(resumed->origin)},
+        options_.machine_progress);
   }
   recovered_.reset();
   return absl::OkStatus();
@@ -177,14 +178,6 @@ absl::Status HostTraining<T>::GoOn() {
   if (!joined.ok()) return joined.status();
   session_ = *std::move(joined);
   return absl::OkStatus();
-}
-
-template <typename T>
-template <typename Line>
-void HostTraining<T>::Say(const Line& line) const {
-  std::FILE* const out = options_.machine_progress ? stdout : stderr;
-  std::fprintf(out, "%s\n", ToMachineLine(line).c_str());
-  std::fflush(out);
 }
 
 template class HostTraining<float>;

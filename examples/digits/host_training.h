@@ -82,8 +82,6 @@ class HostTraining {
   void MakeTrainer();
   absl::Status Resume();
   absl::Status GoOn();
-  template <typename Line>
-  void Say(const Line& line) const;
 
   const HostTrainingOptions options_;
   const TrainingSet set_;

@@ -10,6 +10,7 @@
 #define LOCKSTEP_EXAMPLES_DIGITS_RECOVERY_REPORT_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -38,6 +39,16 @@ std::string NameOf(StateOrigin origin);
 
 std::string ToMachineLine(const EndedEpoch& ended);
 std::string ToMachineLine(const ResumedEpoch& resumed);
+
+// Writes a line to the standard output if a program reads it, else to the
+// standard error.
+template <typename Line>
+void Say(const Line& line, bool machine_progress) {
+  std::FILE* const out = machine_progress ? stdout : stderr;
+  std::fprintf(out, "%s\n", ToMachineLine(line).c_str());
+  std::fflush(out);
+}
+
 // Empty for any other line.
 std::optional<EndedEpoch> EndedFromMachineLine(absl::string_view line);
 std::optional<ResumedEpoch> ResumedFromMachineLine(absl::string_view line);

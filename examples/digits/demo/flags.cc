@@ -190,11 +190,11 @@ absl::Status ContradictionOfRecovery(const Flags& flags) {
         absl::StrFormat("--kill-worker %d: there are workers 0 to %d",
                         flags.kill_worker, flags.workers - 1));
   }
-  if (flags.on_gpus() || flags.has_stages() || flags.halves() ||
-      flags.sync == "reduce_scatter" || flags.hold) {
+  if (flags.has_stages() || flags.halves() || flags.hold ||
+      flags.sync == "reduce_scatter") {
     return absl::InvalidArgumentError(
-        "--kill-worker and --kill-coordinator want --device cpu, a mesh of "
-        "data, --sync static or negotiated, no --wire-dtype and no --hold");
+        "--kill-worker and --kill-coordinator want a mesh of data, --sync "
+        "static or negotiated, no --wire-dtype and no --hold");
   }
   if (flags.at_step >= flags.steps) {
     return absl::InvalidArgumentError(

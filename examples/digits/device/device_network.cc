@@ -45,7 +45,7 @@ template <typename T>
 absl::Status DeviceNetwork<T>::Build(Network<T>* host, int64_t batch_max) {
   absl::Status first_error;
   const auto allocate = [&](int64_t bytes) {
-    auto buffer = device_.Allocate(static_cast<size_t>(bytes));
+    auto buffer = device_->Allocate(static_cast<size_t>(bytes));
     if (buffer.ok()) return *std::move(buffer);
     first_error.Update(buffer.status());
     return ArenaBuffer();
@@ -88,12 +88,12 @@ absl::Status DeviceNetwork<T>::Adopt(Parameter<T>* host,
   const size_t bytes = host->size() * sizeof(T);
   for (ArenaBuffer* buffer :
        {&parameter->value_, &parameter->velocity_, &parameter->own_gradient_}) {
-    auto memory = device_.Allocate(bytes);
+    auto memory = device_->Allocate(bytes);
     if (!memory.ok()) return memory.status();
     *buffer = *std::move(memory);
   }
   parameter->gradient_ = DataOf<T>(parameter->own_gradient_);
-  return device_.Upload(host->value().data(), parameter->value_.data(), bytes);
+  return device_->Upload(host->value().data(), parameter->value_.data(), bytes);
 }
 
 // --- A step -----------------------------------------------------------------
@@ -104,11 +104,11 @@ absl::Status DeviceNetwork<T>::ComputeGradients(const Tensor<T>& images,
                                                 int64_t global_samples,
                                                 Ready ready) {
   batch_ = images.batch();
-  absl::Status done = device_.Upload(images.values().data(), images_.data(),
-                                     images.values().size() * sizeof(T));
+  absl::Status done = device_->Upload(images.values().data(), images_.data(),
+                                      images.values().size() * sizeof(T));
   if (done.ok()) {
-    done = device_.Upload(labels.data(), labels_.data(),
-                          labels.size() * sizeof(int));
+    done = device_->Upload(labels.data(), labels_.data(),
+                           labels.size() * sizeof(int));
   }
   const T* input = DataOf<T>(images_);
   for (const Stage& stage : stages_) {
@@ -118,13 +118,13 @@ absl::Status DeviceNetwork<T>::ComputeGradients(const Tensor<T>& images,
   const Stage& last = stages_.back();
   if (done.ok()) {
     done =
-        device_.Launch(SoftmaxLoss<T>{.logits = input,
-                                      .labels = DataOf<int>(labels_),
-                                      .d_logits = DataOf<T>(last.d_activation),
-                                      .losses = DataOf<double>(losses_),
-                                      .classes = last.layer.outputs,
-                                      .global_samples = global_samples},
-                       batch_);
+        device_->Launch(SoftmaxLoss<T>{.logits = input,
+                                       .labels = DataOf<int>(labels_),
+                                       .d_logits = DataOf<T>(last.d_activation),
+                                       .losses = DataOf<double>(losses_),
+                                       .classes = last.layer.outputs,
+                                       .global_samples = global_samples},
+                        batch_);
   }
   for (size_t s = stages_.size(); s-- > 0;) {
     if (!done.ok()) return done;
@@ -143,22 +143,22 @@ absl::Status DeviceNetwork<T>::Forward(const Stage& stage, const T* input) {
   T* const output = DataOf<T>(stage.activation);
   switch (stage.layer.kind) {
     case LayerKind::kConvolution:
-      return device_.Launch(
+      return device_->Launch(
           ConvolutionForward<T>{input, DataOf<T>(stage.weight->value_),
                                 DataOf<T>(stage.bias->value_), output,
                                 stage.input, stage.layer.outputs},
           n);
     case LayerKind::kRelu:
-      return device_.Launch(ReluForward<T>{input, output}, n);
+      return device_->Launch(ReluForward<T>{input, output}, n);
     case LayerKind::kPool:
-      return device_.Launch(PoolForward<T>{input, output, stage.input}, n);
+      return device_->Launch(PoolForward<T>{input, output, stage.input}, n);
     case LayerKind::kDense: break;
   }
-  return device_.Launch(DenseForward<T>{input, DataOf<T>(stage.weight->value_),
-                                        DataOf<T>(stage.bias->value_), output,
-                                        static_cast<int>(SizeOf(stage.input)),
-                                        stage.layer.outputs},
-                        n);
+  return device_->Launch(DenseForward<T>{input, DataOf<T>(stage.weight->value_),
+                                         DataOf<T>(stage.bias->value_), output,
+                                         static_cast<int>(SizeOf(stage.input)),
+                                         stage.layer.outputs},
+                         n);
 }
 
 // Gradients first: they are reduced while the earlier layers compute.
@@ -174,18 +174,19 @@ absl::Status DeviceNetwork<T>::Backward(const Stage& stage, const T* input,
   const T* const d_output = DataOf<T>(stage.d_activation);
   switch (stage.layer.kind) {
     case LayerKind::kConvolution:
-      return device_.Launch(
+      return device_->Launch(
           ConvolutionBackward<T>{d_output, DataOf<T>(stage.weight->value_),
                                  d_input, stage.input, stage.layer.outputs},
           n);
     case LayerKind::kRelu:
-      return device_.Launch(
+      return device_->Launch(
           ReluBackward<T>{d_output, DataOf<T>(stage.activation), d_input}, n);
     case LayerKind::kPool:
-      return device_.Launch(PoolBackward<T>{d_output, d_input, stage.input}, n);
+      return device_->Launch(PoolBackward<T>{d_output, d_input, stage.input},
+                             n);
     case LayerKind::kDense: break;
   }
-  return device_.Launch(
+  return device_->Launch(
       DenseBackward<T>{d_output, DataOf<T>(stage.weight->value_), d_input,
                        static_cast<int>(SizeOf(stage.input)),
                        stage.layer.outputs},
@@ -198,19 +199,19 @@ absl::Status DeviceNetwork<T>::Gradients(const Stage& stage, const T* input,
   const T* const d_output = DataOf<T>(stage.d_activation);
   const int64_t weights = static_cast<int64_t>(stage.weight->host_->size());
   const int out = stage.layer.outputs;
-  absl::Status done = device_.Launch(
+  absl::Status done = device_->Launch(
       BiasGradient<T>{d_output, stage.bias->gradient(), out,
                       batch_ * stage.output.height * stage.output.width},
       out);
   if (done.ok()) done = ready(*stage.bias);
   if (!done.ok()) return done;
   if (stage.layer.kind == LayerKind::kConvolution) {
-    done = device_.Launch(
+    done = device_->Launch(
         ConvolutionGradient<T>{input, d_output, stage.weight->gradient(),
                                stage.input, out, batch_},
         weights);
   } else {
-    done = device_.Launch(
+    done = device_->Launch(
         DenseGradient<T>{input, d_output, stage.weight->gradient(),
                          static_cast<int>(SizeOf(stage.input)), out, batch_},
         weights);
@@ -221,8 +222,8 @@ absl::Status DeviceNetwork<T>::Gradients(const Stage& stage, const T* input,
 template <typename T>
 absl::StatusOr<double> DeviceNetwork<T>::FetchLoss() {
   std::vector<double> losses(batch_);
-  absl::Status done = device_.Download(losses_.data(), losses.data(),
-                                       losses.size() * sizeof(double));
+  absl::Status done = device_->Download(losses_.data(), losses.data(),
+                                        losses.size() * sizeof(double));
   if (!done.ok()) return done;
   double sum = 0;
   for (const double loss : losses) sum += loss;
@@ -234,11 +235,11 @@ absl::Status DeviceNetwork<T>::Update(const VerdictScalars* verdict) {
   absl::Status done;
   for (const auto& parameter : owned_) {
     if (!done.ok()) return done;
-    done = device_.Launch(
+    done = device_->Launch(
         SgdUpdate<T>{.verdict = verdict,
                      .gradient = parameter->gradient(),
-                     .velocity = DataOf<T>(parameter->velocity_),
-                     .value = DataOf<T>(parameter->value_),
+                     .velocity = parameter->velocity(),
+                     .value = parameter->value(),
                      .learning_rate = static_cast<T>(sgd_.learning_rate),
                      .momentum = static_cast<T>(sgd_.momentum),
                      .weight_decay = static_cast<T>(sgd_.weight_decay)},
@@ -249,7 +250,7 @@ absl::Status DeviceNetwork<T>::Update(const VerdictScalars* verdict) {
 
 template <typename T>
 absl::Status DeviceNetwork<T>::WarmUp() {
-  auto no = device_.Allocate(sizeof(VerdictScalars));  // zeros: no commit
+  auto no = device_->Allocate(sizeof(VerdictScalars));  // zeros: no commit
   if (!no.ok()) return no.status();
   const Tensor<T> image(1, {kSide, kSide, 1});
   absl::Status done =
@@ -265,8 +266,8 @@ absl::Status DeviceNetwork<T>::FetchWeights() {
   for (const auto& parameter : owned_) {
     if (!done.ok()) return done;
     const absl::Span<T> value = parameter->host_->value();
-    done = device_.Download(parameter->value_.data(), value.data(),
-                            value.size() * sizeof(T));
+    done = device_->Download(parameter->value_.data(), value.data(),
+                             value.size() * sizeof(T));
   }
   return done;
 }

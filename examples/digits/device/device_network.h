@@ -39,6 +39,9 @@ class DeviceParameter {
   const std::string& name() const { return host_->name(); }
   const std::vector<int64_t>& shape() const { return host_->shape(); }
 
+  // Device memory of as many elements each.
+  T* value() const { return reinterpret_cast<T*>(value_.data()); }
+  T* velocity() const { return reinterpret_cast<T*>(velocity_.data()); }
   T* gradient() const { return gradient_; }
   void BindGradient(T* memory) { gradient_ = memory; }
 
@@ -56,11 +59,14 @@ class DeviceNetwork {
  public:
   using Ready = absl::FunctionRef<absl::Status(DeviceParameter<T>&)>;
 
-  // `host` (all layers of it) and `device` must outlive this object.
+  // `host` (all layers of it) must outlive this object, and `device` its use.
   // `batch_max`: the largest number of samples per step on this device.
   static absl::StatusOr<std::unique_ptr<DeviceNetwork>> Create(
       Network<T>* host, int64_t batch_max, const SgdOptions& sgd,
       Device* device);
+
+  // Another stream of the same device, from now on: the next epoch's.
+  void Use(Device* device) { device_ = device; }
 
   // In the order of the forward pass.
   const std::vector<DeviceParameter<T>*>& parameters() const {
@@ -104,7 +110,7 @@ class DeviceNetwork {
   };
 
   DeviceNetwork(const SgdOptions& sgd, Device* device)
-      : sgd_(sgd), device_(*device) {}
+      : sgd_(sgd), device_(device) {}
 
   absl::Status Build(Network<T>* host, int64_t batch_max);
   absl::Status Adopt(Parameter<T>* host, DeviceParameter<T>* parameter);
@@ -114,7 +120,7 @@ class DeviceNetwork {
   absl::Status Gradients(const Stage& stage, const T* input, Ready ready);
 
   const SgdOptions sgd_;
-  Device& device_;
+  Device* device_;
   std::vector<std::unique_ptr<DeviceParameter<T>>> owned_;
   std::vector<DeviceParameter<T>*> parameters_;
   std::vector<Stage> stages_;

@@ -1,130 +1,16 @@
 #include "examples/digits/device/device_training.h"
 
-#include <cstddef>
-#include <deque>
 #include <limits>
-#include <memory>
+#include <string>
 #include <utility>
-#include <vector>
 
-#include "examples/digits/bound_gradients.h"
-#include "examples/digits/device/device_network.h"
+#include "examples/digits/recovery_report.h"
 
 namespace lockstep::digits {
 namespace {
 
-template <typename T>
-class Worker {
- public:
-  Worker(const Recipe& recipe, const TrainingSet& training_set,
-         const Samples& samples, Session& session, Device& device)
-      : recipe_(recipe),
-        training_set_(training_set),
-        samples_(samples),
-        session_(session),
-        device_(device) {}
-  // Work on the stream still reads and writes the buckets.
-  ~Worker() { (void)device_.stream().Synchronize(); }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-
-  absl::Status Begin(Network<T>* network) {
-    auto on_device = DeviceNetwork<T>::Create(network, recipe_.global_batch,
-                                              recipe_.sgd, &device_);
-    if (!on_device.ok()) return on_device.status();
-    network_ = *std::move(on_device);
-    absl::Status warmed = network_->WarmUp();
-    if (!warmed.ok()) return warmed;
-    auto bound = Bound::Bind(*network_, session_);
-    if (!bound.ok()) return bound.status();
-    bound_ = std::make_unique<Bound>(*std::move(bound));
-    return absl::OkStatus();
-  }
-
-  // Enqueues a step, then waits for the one that ended run_ahead() steps
-  // before. False once no more are to be enqueued.
-  absl::StatusOr<bool> Step(int64_t step) {
-    const absl::Status enqueued = Enqueue(step);
-    // With run-ahead the host learns that a step was the last, or was behind
-    // the last, after it has enqueued it.
-    if (absl::IsCancelled(enqueued) && run_ahead() > 0) {
-      over_ = enqueued;
-      return false;
-    }
-    if (!enqueued.ok()) return enqueued;
-    if (in_flight_.size() <= run_ahead()) return true;
-    const absl::Status ended = AwaitFirst();
-    if (!ended.ok()) return ended;
-    return !was_last_;
-  }
-
-  // The loss of the step that was enqueued last; waits for it.
-  absl::StatusOr<double> Loss() { return network_->FetchLoss(); }
-
-  // Waits for the steps in flight. Those behind the last are void.
-  absl::Status End() {
-    while (!in_flight_.empty()) {
-      const absl::Status ended = AwaitFirst();
-      if (!ended.ok() && !was_last_) return ended;
-    }
-    if (!over_.ok() && !was_last_) return over_;
-    return network_->FetchWeights();
-  }
-
-  size_t run_ahead() const {
-    return static_cast<size_t>(session_.spec().run_ahead);
-  }
-
- private:
-  using Bound = BoundGradients<T, DeviceNetwork<T>>;
-
-  absl::Status Enqueue(int64_t step) {
-    std::vector<int> rows;
-    for (const int64_t sample : samples_(step)) {
-      rows.push_back(training_set_.rows[sample]);
-    }
-    absl::Status done;
-    if (run_ahead() > 0) done = bound_->BindViews();
-    if (done.ok()) done = Compute(rows);
-    if (!done.ok()) return done;
-    absl::StatusOr<PendingVerdict> pending = bound_->sync().FinishAsync(
-        {.samples = static_cast<double>(rows.size())},
-        /*max_norm=*/std::numeric_limits<double>::infinity(), device_.stream());
-    if (!pending.ok()) return pending.status();
-    in_flight_.push_back(*std::move(pending));
-    return network_->Update(in_flight_.back().scalars());
-  }
-
-  absl::Status AwaitFirst() {
-    const absl::StatusOr<lockstep::Verdict> verdict = in_flight_.front().Wait();
-    in_flight_.pop_front();
-    if (verdict.ok()) was_last_ |= verdict->IsLast();
-    return verdict.status();
-  }
-
-  absl::Status Compute(const std::vector<int>& rows) {
-    if (session_.spec().sync == SyncMode::kNegotiated) {
-      if (absl::Status begun = bound_->BeginPass(); !begun.ok()) return begun;
-    }
-    return network_->ComputeGradients(
-        Images<T>(training_set_.dataset, rows),
-        Labels(training_set_.dataset, rows), recipe_.global_batch,
-        [this](DeviceParameter<T>& parameter) {
-          return bound_->Submit(parameter, device_.stream());
-        });
-  }
-
-  const Recipe& recipe_;
-  const TrainingSet& training_set_;
-  const Samples& samples_;
-  Session& session_;
-  Device& device_;
-  std::unique_ptr<DeviceNetwork<T>> network_;
-  std::unique_ptr<Bound> bound_;
-  std::deque<PendingVerdict> in_flight_;
-  bool was_last_ = false;
-  absl::Status over_;  // why no step could be enqueued
-};
+constexpr char kVelocity[] = "velocity";
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // With run-ahead a loss is fetched this often: that waits for the device.
 constexpr int64_t kStepsPerLoss = 10;
@@ -132,33 +18,265 @@ constexpr int64_t kStepsPerLoss = 10;
 }  // namespace
 
 template <typename T>
-absl::Status TrainOnDevice(
-    const Recipe& recipe, const TrainingSet& training_set,
-    const Samples& samples, Session& session, Device& device,
-    Network<T>& network,
-    const std::function<void(int64_t step, double loss)>& after_update) {
-  Worker<T> worker(recipe, training_set, samples, session, device);
-  if (absl::Status begun = worker.Begin(&network); !begun.ok()) return begun;
-  bool goes_on = true;
-  for (int64_t step = 0; step < recipe.steps && goes_on; ++step) {
-    const absl::StatusOr<bool> enqueued = worker.Step(step);
-    if (!enqueued.ok()) return enqueued.status();
-    goes_on = *enqueued;
-    const bool is_shown =
-        worker.run_ahead() == 0 || (step + 1) % kStepsPerLoss == 0;
-    if (!after_update || !is_shown) continue;
-    const absl::StatusOr<double> loss = worker.Loss();
-    if (!loss.ok()) return loss.status();
-    after_update(step, *loss);
-  }
-  return worker.End();
+DeviceTraining<T>::DeviceTraining(DeviceTrainingOptions options,
+                                  const TrainingSet& set, Samples samples,
+                                  std::unique_ptr<Session>& session,
+                                  Network<T>& network)
+    : options_(std::move(options)),
+      set_(set),
+      samples_(std::move(samples)),
+      session_(session),
+      host_network_(network) {}
+
+template <typename T>
+DeviceTraining<T>::~DeviceTraining() {
+  EndEpoch();
 }
 
-template absl::Status TrainOnDevice(
-    const Recipe&, const TrainingSet&, const Samples&, Session&, Device&,
-    Network<float>&, const std::function<void(int64_t, double)>&);
-template absl::Status TrainOnDevice(
-    const Recipe&, const TrainingSet&, const Samples&, Session&, Device&,
-    Network<double>&, const std::function<void(int64_t, double)>&);
+// Work on the stream still reads and writes the buckets.
+template <typename T>
+void DeviceTraining<T>::EndEpoch() {
+  if (epoch_ && epoch_->device != nullptr) (void)stream().Synchronize();
+  epoch_.reset();
+}
+
+template <typename T>
+bool DeviceTraining<T>::recovers() const {
+  const JobSpec& spec = session_->spec();
+  return spec.limits.max_restarts > 0 || !spec.elastic.axis.empty();
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::Run() {
+  for (;;) {
+    const absl::Status trained = TrainInOneEpoch();
+    if (trained.ok()) break;
+    const bool has_ended = !session_->status().ok();
+    if (!has_ended || !recovers()) return trained;
+    Say(EndedEpoch{step_, std::string(session_->status().message())},
+        options_.machine_progress);
+    const absl::Status gone_on = GoOn();
+    if (!gone_on.ok()) return gone_on;
+    if (was_last_) break;
+  }
+  const absl::Status fetched = network_->FetchWeights();
+  EndEpoch();
+  return fetched;
+}
+
+// --- An epoch ----------------------------------------------------------------
+
+template <typename T>
+absl::Status DeviceTraining<T>::TrainInOneEpoch() {
+  absl::Status done = BeginEpoch();
+  return done.ok() ? Steps() : done;
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::BeginEpoch() {
+  epoch_.emplace();
+  auto device = options_.make_device(*session_);
+  if (!device.ok()) return device.status();
+  epoch_->device = *std::move(device);
+  auto scalars = epoch_->device->Allocate(sizeof(VerdictScalars));
+  if (!scalars.ok()) return scalars.status();
+  epoch_->scalars = *std::move(scalars);
+  absl::Status done = MakeNetwork();
+  if (done.ok()) done = Bind();
+  return done.ok() ? Resume() : done;
+}
+
+// Weights and velocities stay in the device's memory from epoch to epoch.
+template <typename T>
+absl::Status DeviceTraining<T>::MakeNetwork() {
+  Device* const device = epoch_->device.get();
+  if (network_ != nullptr) {
+    network_->Use(device);
+    return absl::OkStatus();
+  }
+  auto made =
+      DeviceNetwork<T>::Create(&host_network_, options_.recipe.global_batch,
+                               options_.recipe.sgd, device);
+  if (!made.ok()) return made.status();
+  network_ = *std::move(made);
+  return network_->WarmUp();
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::Bind() {
+  if (recovers()) {
+    auto replicas = StateReplicas::Create(*session_);
+    if (!replicas.ok()) return replicas.status();
+    epoch_->replicas = *std::move(replicas);
+    const auto step = session_->RegisterScalar("step", &step_);
+    if (!step.ok()) return step.status();
+  }
+  std::vector<std::pair<ParameterId, DeviceParameter<T>*>> registered;
+  auto bound = Bound::Bind(
+      *network_, *session_,
+      [&](GradientSync& sync, ParameterId id, DeviceParameter<T>& parameter) {
+        if (!recovers()) return absl::OkStatus();
+        registered.emplace_back(id, &parameter);
+        return sync.RegisterState(
+            id, {.value = parameter.value(),
+                 .slices = {{.suffix = kVelocity, .dtype = kDType<T>}}});
+      });
+  if (!bound.ok()) return bound.status();
+  epoch_->bound.emplace(*std::move(bound));
+  for (const auto& [id, parameter] : registered) {
+    absl::Status set =
+        sync().SetSliceMemory(id, kVelocity, parameter->velocity());
+    if (!set.ok()) return set;
+  }
+  return absl::OkStatus();
+}
+
+// Newcomers get the state from the others.
+template <typename T>
+absl::Status DeviceTraining<T>::Resume() {
+  if (epoch_->replicas == nullptr) return absl::OkStatus();
+  const absl::Status idle = stream().Synchronize();
+  if (!idle.ok()) return idle;
+  const auto resumed = epoch_->replicas->Resume();
+  if (!resumed.ok()) return resumed.status();
+  if (session_->epoch() > 1) {
+    Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
+                     session_->epoch(), session_->generation(),
+                     session_->world_size(), NameOf(resumed->origin)},
+        options_.machine_progress);
+  }
+  recovered_.reset();
+  return absl::OkStatus();
+}
+
+// --- Steps -------------------------------------------------------------------
+
+// Enqueues each step, then waits for the one that ended run_ahead() steps
+// before. Steps behind the last one are void.
+template <typename T>
+absl::Status DeviceTraining<T>::Steps() {
+  absl::Status enqueued;
+  while (!was_last_ && enqueued.ok() && next() < options_.recipe.steps) {
+    enqueued = Enqueue();
+    // With run-ahead the host learns that a step was the last, or was behind
+    // the last, after it has enqueued it.
+    const bool is_over = absl::IsCancelled(enqueued) && run_ahead() > 0;
+    if (!enqueued.ok() && !is_over) return enqueued;
+    if (epoch_->in_flight.size() <= run_ahead()) continue;
+    absl::Status done = AwaitFirst();
+    if (done.ok()) done = Show();
+    if (!done.ok()) return done;
+  }
+  while (!epoch_->in_flight.empty()) {
+    const absl::Status ended = AwaitFirst();
+    if (!ended.ok() && !was_last_) return ended;
+  }
+  return was_last_ ? absl::OkStatus() : enqueued;
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::Enqueue() {
+  const int64_t step = next();
+  std::vector<int> rows;
+  for (const int64_t sample : samples_(step)) {
+    rows.push_back(set_.rows[sample]);
+  }
+  absl::Status done;
+  if (run_ahead() > 0) done = epoch_->bound->BindViews();
+  if (done.ok()) done = ComputeGradients(rows);
+  if (!done.ok()) return done;
+  absl::StatusOr<PendingVerdict> pending =
+      sync().FinishAsync({.samples = static_cast<double>(rows.size()),
+                          .more_data = step + 1 < options_.recipe.steps},
+                         kNoLimit, stream());
+  if (!pending.ok()) return pending.status();
+  epoch_->in_flight.push_back(*std::move(pending));
+  return network_->Update(epoch_->in_flight.back().scalars());
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::ComputeGradients(const std::vector<int>& rows) {
+  if (session_->spec().sync == SyncMode::kNegotiated) {
+    absl::Status begun = epoch_->bound->BeginPass();
+    if (!begun.ok()) return begun;
+  }
+  return network_->ComputeGradients(
+      Images<T>(set_.dataset, rows), Labels(set_.dataset, rows),
+      options_.recipe.global_batch, [this](DeviceParameter<T>& parameter) {
+        return epoch_->bound->Submit(parameter, stream());
+      });
+}
+
+template <typename T>
+absl::Status DeviceTraining<T>::AwaitFirst() {
+  const absl::StatusOr<lockstep::Verdict> verdict =
+      epoch_->in_flight.front().Wait();
+  epoch_->in_flight.pop_front();
+  if (!verdict.ok()) return verdict.status();
+  was_last_ |= verdict->IsLast();
+  step_ += 1;
+  return absl::OkStatus();
+}
+
+// The loss of the step that was enqueued last; waits for it.
+template <typename T>
+absl::Status DeviceTraining<T>::Show() {
+  const bool is_shown = run_ahead() == 0 || next() % kStepsPerLoss == 0;
+  if (!options_.after_update || !is_shown) return absl::OkStatus();
+  const absl::StatusOr<double> loss = network_->FetchLoss();
+  if (loss.ok()) options_.after_update(next() - 1, *loss);
+  return loss.status();
+}
+
+// --- The end of an epoch -----------------------------------------------------
+
+// Carries the recovery out, and joins the next epoch unless there is none.
+template <typename T>
+absl::Status DeviceTraining<T>::GoOn() {
+  // Some of the steps in flight may have passed, in their order.
+  while (!epoch_->in_flight.empty()) (void)AwaitFirst();
+  if (epoch_->device != nullptr) (void)stream().Synchronize();
+  absl::StatusOr<Recovery> recovery = session_->Recover();
+  if (!recovery.ok()) return recovery.status();  // says why it ends here
+  if (recovery->verdict) {
+    absl::Status applied = RollForward(*recovery->verdict);
+    if (!applied.ok()) return applied;
+  }
+  if (was_last_) return absl::OkStatus();
+  EndEpoch();
+  session_.reset();
+  auto joined = options_.join_again(*recovery);
+  if (!joined.ok()) return joined.status();
+  session_ = *std::move(joined);
+  recovered_ = *std::move(recovery);
+  return absl::OkStatus();
+}
+
+// The step's own scalars say that this rank's device did not see it commit.
+template <typename T>
+absl::Status DeviceTraining<T>::RollForward(const lockstep::Verdict& verdict) {
+  const VerdictScalars scalars = {
+      .commit = 1,
+      .finite = verdict.finite ? 1.0 : 0.0,
+      .clip = verdict.UpdateFactor(kNoLimit),
+      .samples = verdict.samples,
+  };
+  std::byte* const there = epoch_->scalars.data();
+  absl::Status done = epoch_->bound->BindViews();
+  if (done.ok()) {
+    done = epoch_->device->Upload(&scalars, there, sizeof(scalars));
+  }
+  if (done.ok()) {
+    done = network_->Update(reinterpret_cast<const VerdictScalars*>(there));
+  }
+  if (done.ok()) done = stream().Synchronize();
+  if (!done.ok()) return done;
+  was_last_ = verdict.IsLast();
+  step_ += 1;
+  return absl::OkStatus();
+}
+
+template class DeviceTraining<float>;
+template class DeviceTraining<double>;
 
 }  // namespace lockstep::digits

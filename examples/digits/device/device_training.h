@@ -7,31 +7,117 @@
 // changes in a step that the device has not seen committed. In a job with
 // run_ahead the host waits for the verdict of an earlier step, and reports only
 // some losses.
+//
+// If a worker is lost, the others recover and go on, as in host_training.h:
+//
+//   Run ─▶ epoch 1: bind, seal, train ──x── wait for the steps in flight
+//          Recover: others have applied the step in progress ─▶ update
+//          epoch 2: bind, seal, Resume, train ──▶ the last step
+//
+// Threads: one.
 
 #ifndef LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
 #define LOCKSTEP_EXAMPLES_DIGITS_DEVICE_DEVICE_TRAINING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "examples/digits/bound_gradients.h"
 #include "examples/digits/device/device.h"
+#include "examples/digits/device/device_network.h"
 #include "examples/digits/network.h"
 #include "examples/digits/trainer.h"
+#include "lockstep/recovery.h"
 #include "lockstep/session.h"
+#include "lockstep/state_replicas.h"
 
 namespace lockstep::digits {
 
-// Runs the recipe's steps, or until the step that is the last of all ranks.
-// `network` provides the initial weights and gets the trained ones. `samples`
-// is this worker's share; `after_update` gets the loss as in trainer.h, and may
-// be empty.
+struct DeviceTrainingOptions {
+  Recipe recipe;
+  bool machine_progress = false;  // lines of recovery_report.h
+  // The stream and the memory of the session's device.
+  std::function<absl::StatusOr<std::unique_ptr<Device>>(Session&)> make_device;
+  // Joins the next epoch.
+  std::function<absl::StatusOr<std::unique_ptr<Session>>(const Recovery&)>
+      join_again;
+  // Gets the loss as in trainer.h. May be empty.
+  std::function<void(int64_t step, double loss)> after_update;
+};
+
 template <typename T>
-absl::Status TrainOnDevice(
-    const Recipe& recipe, const TrainingSet& training_set,
-    const Samples& samples, Session& session, Device& device,
-    Network<T>& network,
-    const std::function<void(int64_t step, double loss)>& after_update);
+class DeviceTraining {
+ public:
+  // `network` provides the initial weights and gets the trained ones. `samples`
+  // is this worker's share of a step in the session's epoch. `session` is
+  // replaced when an epoch has ended. The references must outlive this object.
+  DeviceTraining(DeviceTrainingOptions options, const TrainingSet& set,
+                 Samples samples, std::unique_ptr<Session>& session,
+                 Network<T>& network);
+  ~DeviceTraining();
+  DeviceTraining(const DeviceTraining&) = delete;
+  DeviceTraining& operator=(const DeviceTraining&) = delete;
+
+  // Runs the recipe's steps, or until the step that is the last of all ranks,
+  // in as many epochs as it takes. The error is that of the step that failed,
+  // if the job does not go on.
+  absl::Status Run();
+
+ private:
+  using Bound = BoundGradients<T, DeviceNetwork<T>>;
+  struct Epoch {
+    std::unique_ptr<Device> device;
+    ArenaBuffer scalars;  // the device's, of a step that others have applied
+    std::optional<Bound> bound;
+    std::unique_ptr<StateReplicas> replicas;  // null: no worker is replaced
+    std::deque<PendingVerdict> in_flight;
+  };
+
+  size_t run_ahead() const {
+    return static_cast<size_t>(session_->spec().run_ahead);
+  }
+  bool recovers() const;
+  GradientSync& sync() { return epoch_->bound->sync(); }
+  Stream& stream() { return epoch_->device->stream(); }
+  // The step that the next call enqueues.
+  int64_t next() const {
+    return step_ + static_cast<int64_t>(epoch_->in_flight.size());
+  }
+
+  absl::Status TrainInOneEpoch();
+  absl::Status BeginEpoch();
+  absl::Status MakeNetwork();
+  absl::Status Bind();
+  absl::Status Resume();
+
+  absl::Status Steps();
+  absl::Status Enqueue();
+  absl::Status ComputeGradients(const std::vector<int>& rows);
+  absl::Status AwaitFirst();
+  absl::Status Show();
+
+  absl::Status GoOn();
+  absl::Status RollForward(const lockstep::Verdict& verdict);
+  void EndEpoch();
+
+  const DeviceTrainingOptions options_;
+  const TrainingSet& set_;
+  const Samples samples_;
+  std::unique_ptr<Session>& session_;
+  Network<T>& host_network_;
+  std::unique_ptr<DeviceNetwork<T>> network_;
+  std::optional<Epoch> epoch_;  // destroyed before its session
+  std::optional<Recovery> recovered_;
+  int64_t step_ = 0;  // the first one whose verdict is not known
+  bool was_last_ = false;
+};
 
 }  // namespace lockstep::digits
 

@@ -2,11 +2,18 @@
 // rank, with the real coordinator core; compared with the network in one
 // process.
 
+#include <array>
+#include <atomic>
 #include <future>
+#include <map>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "examples/digits/device/device_training.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/weights_file.h"
@@ -14,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "lockstep/samples.h"
 #include "tests/examples/digits/fake_device.h"
+#include "tests/support/failing_calls.h"
 #include "tests/support/fake_gpu_job.h"
 
 namespace lockstep::digits {
@@ -44,6 +52,13 @@ struct Setting {
   int run_ahead = 0;
 };
 
+std::string NameOfSetting(const testing::TestParamInfo<Setting>& info) {
+  const Setting& setting = info.param;
+  return absl::StrCat(
+      setting.sync == SyncMode::kStatic ? "Static" : "Negotiated", "Of",
+      setting.world, "Ahead", setting.run_ahead);
+}
+
 class FakeGpuDigits : public testing::TestWithParam<Setting> {
  protected:
   FakeGpuDigits() {
@@ -61,52 +76,112 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
             .global_batch = recipe_.global_batch};
   }
 
-  // Runs one worker; returns its weights or an error.
+  // Runs one worker, and starts it again when it ends with an error, as a
+  // launcher does. Returns its weights, or the error of a job that is over.
   absl::StatusOr<std::vector<NamedWeights>> Live(int worker) {
-    const transport::nccl::Tables tables = job_.TablesOf(worker);
-    auto session = job_.Join(worker, tables);
-    if (!session.ok()) return session.status();
-    Network<double> network = DigitsNetwork<double>(recipe_.seed);
-    FakeDevice device(&job_.gpus(), tables, session->get());
+    transport::nccl::Tables tables = job_.TablesOf(worker);
+    calls_[worker].Decorate(&tables);
+    for (;;) {
+      auto session = job_.Join(worker, tables);
+      if (!session.ok()) return session.status();
+      EXPECT_EQ((*session)->device(), worker);
+      Network<double> network = DigitsNetwork<double>(recipe_.seed);
+      const absl::Status trained = Train(worker, tables, *session, network);
+      if (trained.ok()) {
+        absl::Status left = (*session)->Leave();
+        if (!left.ok()) return left;
+        return WeightsOf(network);
+      }
+      if (job_.spec().limits.max_restarts == 0) return trained;
+    }
+  }
+
+  absl::Status Train(int worker, const transport::nccl::Tables& tables,
+                     std::unique_ptr<Session>& session,
+                     Network<double>& network) {
+    const TrainingSet set = TheTrainingSet();
     const auto samples = [&](int64_t step) {
-      return ShareOfStep(Stream(), step, (*session)->rank(),
-                         (*session)->world_size());
+      Fail(worker, step, *session);
+      return ShareOfStep(Stream(), step, session->rank(),
+                         session->world_size());
     };
-    absl::Status trained =
-        TrainOnDevice<double>(recipe_, TheTrainingSet(), samples, **session,
-                              device, network, nullptr);
-    if (!trained.ok()) return trained;
-    if (absl::Status left = (*session)->Leave(); !left.ok()) return left;
-    return WeightsOf(network);
+    const auto make_device = [&](Session& its) {
+      return std::make_unique<FakeDevice>(&job_.gpus(), tables, &its);
+    };
+    const auto join_again = [&](const Recovery& recovered)
+        -> absl::StatusOr<std::unique_ptr<Session>> {
+      calls_[worker].End();
+      if (dying_[worker].exchange(false)) return absl::UnknownError("it died");
+      return job_.Join(worker, tables, recovered);
+    };
+    return DeviceTraining<double>({.recipe = recipe_,
+                                   .make_device = make_device,
+                                   .join_again = join_again},
+                                  set, samples, session, network)
+        .Run();
+  }
+
+  // What happens to a worker when it begins a step, once.
+  enum class Fault { kNone, kFails, kDies, kCallFails };
+  struct StepFault {
+    Fault fault = Fault::kNone;
+    int call = 0;  // which one fails
+  };
+  void Fail(int worker, int64_t step, Session& session) {
+    StepFault now;
+    {
+      MutexLock lock(&mutex_);
+      std::swap(now, faults_[{worker, step}]);
+    }
+    if (now.fault == Fault::kNone) return;
+    if (now.fault == Fault::kCallFails) {
+      return calls_[worker].FailAt(now.call, /*captured=*/false);
+    }
+    dying_[worker] = now.fault == Fault::kDies;
+    session.ReportFailure("a test", absl::InternalError("injected"));
+  }
+
+  std::vector<std::vector<NamedWeights>> LiveAll() {
+    std::vector<std::future<absl::StatusOr<std::vector<NamedWeights>>>> lives;
+    for (int worker = 0; worker < GetParam().world; ++worker) {
+      lives.push_back(std::async(std::launch::async,
+                                 [this, worker] { return Live(worker); }));
+    }
+    std::vector<std::vector<NamedWeights>> learnt;
+    for (auto& life : lives) {
+      absl::StatusOr<std::vector<NamedWeights>> weights = life.get();
+      EXPECT_TRUE(weights.ok()) << weights.status();
+      if (weights.ok()) learnt.push_back(*std::move(weights));
+    }
+    return learnt;
+  }
+
+  // The weights of the same training in one process, without an end.
+  std::vector<NamedWeights> WeightsOfOne() {
+    Network<double> alone = DigitsNetwork<double>(recipe_.seed);
+    Trainer<double> trainer(
+        alone, recipe_, TheTrainingSet(),
+        [this](int64_t step) { return SamplesOfStep(Stream(), step); }, {});
+    EXPECT_TRUE(trainer.Run(0, recipe_.steps).ok());
+    return WeightsOf(alone);
   }
 
   Recipe recipe_;
   session::FakeGpuJob job_{{.name = "digits", .transport = "nccl"}, 5};
+  std::array<fake::FailingCalls, 4> calls_;  // by worker
+  std::array<std::atomic<bool>, 4> dying_ = {};
+  Mutex mutex_;
+  std::map<std::pair<int, int64_t>, StepFault> faults_;
 };
 
 TEST_P(FakeGpuDigits, TrainWhatOneProcessTrains) {
-  std::vector<std::future<absl::StatusOr<std::vector<NamedWeights>>>> lives;
-  for (int worker = 0; worker < GetParam().world; ++worker) {
-    lives.push_back(std::async(std::launch::async,
-                               [this, worker] { return Live(worker); }));
-  }
-  Network<double> alone = DigitsNetwork<double>(recipe_.seed);
-  Trainer<double> trainer(
-      alone, recipe_, TheTrainingSet(),
-      [this](int64_t step) { return SamplesOfStep(Stream(), step); }, {});
-  ASSERT_TRUE(trainer.Run(0, recipe_.steps).ok());
-
-  std::vector<std::vector<NamedWeights>> learnt;
-  for (auto& incarnation : lives) {
-    absl::StatusOr<std::vector<NamedWeights>> weights = incarnation.get();
-    ASSERT_TRUE(weights.ok()) << weights.status();
-    learnt.push_back(*std::move(weights));
-  }
+  const std::vector<std::vector<NamedWeights>> learnt = LiveAll();
+  ASSERT_EQ(learnt.size(), static_cast<size_t>(GetParam().world));
+  const std::vector<NamedWeights> alone = WeightsOfOne();
   for (const auto& weights : learnt) {
     EXPECT_EQ(LargestDifference(weights, learnt[0]).value(), 0);
   }
-  const double difference =
-      LargestDifference(WeightsOf(alone), learnt[0]).value();
+  const double difference = LargestDifference(alone, learnt[0]).value();
   EXPECT_LE(difference, kLargestDifference);
   if (GetParam().world == 1) {
     EXPECT_EQ(difference, 0) << "one rank adds in the host's order";
@@ -128,15 +203,42 @@ INSTANTIATE_TEST_SUITE_P(Jobs, FakeGpuDigits,
                                          Setting{2, SyncMode::kNegotiated, 4},
                                          Setting{2, SyncMode::kStatic, 8, 1},
                                          Setting{2, SyncMode::kStatic, 9, 2}),
-                         [](const testing::TestParamInfo<Setting>& info) {
-                           return std::string(info.param.sync ==
-                                                      SyncMode::kStatic
-                                                  ? "Static"
-                                                  : "Negotiated") +
-                                  "Of" + std::to_string(info.param.world) +
-                                  "Ahead" +
-                                  std::to_string(info.param.run_ahead);
-                         });
+                         NameOfSetting);
+
+class RecoveringFakeGpuDigits : public FakeGpuDigits {};
+
+// Workers fail, are started again without their weights, and lack memory for a
+// call: training goes on, and no step is lost or counted twice.
+TEST_P(RecoveringFakeGpuDigits, TrainWhatOneProcessTrains) {
+  std::mt19937 random(static_cast<unsigned>(GetParam().steps));
+  job_.spec().limits.max_restarts = 1000;
+  int faults = 0;
+  for (int64_t step = 1; step < recipe_.steps; ++step) {
+    if (random() % 2 == 0) continue;
+    const int worker = static_cast<int>(random() % GetParam().world);
+    faults_[{worker, step}] = {static_cast<Fault>(1 + random() % 3),
+                               1 + static_cast<int>(random() % 60)};
+    faults += 1;
+  }
+  ASSERT_GT(faults, 0);
+  const std::vector<std::vector<NamedWeights>> learnt = LiveAll();
+  ASSERT_EQ(learnt.size(), static_cast<size_t>(GetParam().world));
+  for (const auto& weights : learnt) {
+    EXPECT_EQ(LargestDifference(weights, learnt[0]).value(), 0);
+  }
+  EXPECT_LE(LargestDifference(WeightsOfOne(), learnt[0]).value(),
+            kLargestDifference);
+  EXPECT_GT(job_.Describe().epoch.value, 1u);
+  EXPECT_THAT(job_.gpus().violations(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, RecoveringFakeGpuDigits,
+                         testing::Values(Setting{2, SyncMode::kStatic, 10},
+                                         Setting{3, SyncMode::kStatic, 11},
+                                         Setting{2, SyncMode::kNegotiated, 9},
+                                         Setting{2, SyncMode::kStatic, 12, 1},
+                                         Setting{3, SyncMode::kStatic, 13, 2}),
+                         NameOfSetting);
 
 }  // namespace
 }  // namespace lockstep::digits
