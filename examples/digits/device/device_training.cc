@@ -52,7 +52,7 @@ absl::Status DeviceTraining<T>::Run() {
     const absl::Status trained = TrainInOneEpoch();
     if (trained.ok()) break;
     const bool has_ended = !session_->status().ok();
-    if (!has_ended || !recovers()) return trained;
+    if (!has_ended || !has_state_ || !recovers()) return trained;
     Say(EndedEpoch{step_, std::string(session_->status().message())},
         options_.machine_progress);
     const absl::Status gone_on = GoOn();
@@ -191,7 +191,15 @@ absl::Status DeviceTraining<T>::Enqueue() {
                          kNoLimit, stream());
   if (!pending.ok()) return pending.status();
   epoch_->in_flight.push_back(*std::move(pending));
-  return network_->Update(epoch_->in_flight.back().scalars());
+  return Update(epoch_->in_flight.back().scalars());
+}
+
+// The step may pass without it, or with a part of it.
+template <typename T>
+absl::Status DeviceTraining<T>::Update(const VerdictScalars* scalars) {
+  const absl::Status enqueued = network_->Update(scalars);
+  if (!enqueued.ok()) has_state_ = false;
+  return enqueued;
 }
 
 template <typename T>
@@ -267,7 +275,7 @@ absl::Status DeviceTraining<T>::RollForward(const lockstep::Verdict& verdict) {
     done = epoch_->device->Upload(&scalars, there, sizeof(scalars));
   }
   if (done.ok()) {
-    done = network_->Update(reinterpret_cast<const VerdictScalars*>(there));
+    done = Update(reinterpret_cast<const VerdictScalars*>(there));
   }
   if (done.ok()) done = stream().Synchronize();
   if (!done.ok()) return done;

@@ -67,7 +67,8 @@ class DeviceTraining {
 
   // Runs the recipe's steps, or until the step that is the last of all ranks,
   // in as many epochs as it takes. The error is that of the step that failed,
-  // if the job does not go on.
+  // if the job does not go on, or not with this process: its state is lost once
+  // an update could not be enqueued.
   absl::Status Run();
 
  private:
@@ -100,6 +101,7 @@ class DeviceTraining {
   absl::Status Steps();
   absl::Status Enqueue();
   absl::Status ComputeGradients(const std::vector<int>& rows);
+  absl::Status Update(const VerdictScalars* scalars);
   absl::Status AwaitFirst();
   absl::Status Show();
 
@@ -117,6 +119,7 @@ class DeviceTraining {
   std::optional<Recovery> recovered_;
   int64_t step_ = 0;  // the first one whose verdict is not known
   bool was_last_ = false;
+  bool has_state_ = true;  // no update is missing
 };
 
 }  // namespace lockstep::digits

@@ -4,6 +4,7 @@
 #ifndef LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
 #define LOCKSTEP_TESTS_EXAMPLES_DIGITS_FAKE_DEVICE_H_
 
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -21,11 +22,13 @@ namespace lockstep::digits {
 
 class FakeDevice final : public Device {
  public:
-  // The arguments must outlive it. `tables` are the rank's.
+  // The arguments must outlive it. `tables` are the rank's. The launch that
+  // counts `launches_left` down to 0 fails; null: none does.
   FakeDevice(fake::FakeGpus* gpus, const transport::nccl::Tables& tables,
-             Session* session)
+             Session* session, std::atomic<int>* launches_left = nullptr)
       : gpus_(*gpus),
         session_(*session),
+        launches_left_(launches_left),
         stream_(*transport::nccl::CudaStream::Create(tables.cuda.get())) {}
 
   Stream& stream() override { return *stream_; }
@@ -64,6 +67,10 @@ class FakeDevice final : public Device {
 
   template <typename T>
   absl::Status LaunchAny(const Body<T>& body, int64_t n) {
+    if (launches_left_ != nullptr && *launches_left_ > 0 &&
+        --*launches_left_ == 0) {
+      return absl::ResourceExhaustedError("no memory for a launch");
+    }
     return std::visit(
         [this, n](const auto& of) {
           return Enqueue([reached = Reached(of), n] {
@@ -94,6 +101,7 @@ class FakeDevice final : public Device {
 
   fake::FakeGpus& gpus_;
   Session& session_;
+  std::atomic<int>* const launches_left_;
   const std::unique_ptr<transport::nccl::CudaStream> stream_;
 };
 

@@ -106,11 +106,13 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
                          session->world_size());
     };
     const auto make_device = [&](Session& its) {
-      return std::make_unique<FakeDevice>(&job_.gpus(), tables, &its);
+      return std::make_unique<FakeDevice>(&job_.gpus(), tables, &its,
+                                          &launches_left_[worker]);
     };
     const auto join_again = [&](const Recovery& recovered)
         -> absl::StatusOr<std::unique_ptr<Session>> {
       calls_[worker].End();
+      launches_left_[worker] = 0;
       if (dying_[worker].exchange(false)) return absl::UnknownError("it died");
       return job_.Join(worker, tables, recovered);
     };
@@ -122,7 +124,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
   }
 
   // What happens to a worker when it begins a step, once.
-  enum class Fault { kNone, kFails, kDies, kCallFails };
+  enum class Fault { kNone, kFails, kDies, kCallFails, kLaunchFails };
   struct StepFault {
     Fault fault = Fault::kNone;
     int call = 0;  // which one fails
@@ -134,6 +136,10 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
       std::swap(now, faults_[{worker, step}]);
     }
     if (now.fault == Fault::kNone) return;
+    if (now.fault == Fault::kLaunchFails) {
+      launches_left_[worker] = now.call;
+      return;
+    }
     if (now.fault == Fault::kCallFails) {
       return calls_[worker].FailAt(now.call, /*captured=*/false);
     }
@@ -169,6 +175,7 @@ class FakeGpuDigits : public testing::TestWithParam<Setting> {
   Recipe recipe_;
   session::FakeGpuJob job_{{.name = "digits", .transport = "nccl"}, 5};
   std::array<fake::FailingCalls, 4> calls_;  // by worker
+  std::array<std::atomic<int>, 4> launches_left_ = {};
   std::array<std::atomic<bool>, 4> dying_ = {};
   Mutex mutex_;
   std::map<std::pair<int, int64_t>, StepFault> faults_;
@@ -208,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, FakeGpuDigits,
 class RecoveringFakeGpuDigits : public FakeGpuDigits {};
 
 // Workers fail, are started again without their weights, and lack memory for a
-// call: training goes on, and no step is lost or counted twice.
+// call or a launch: training goes on, and no step is lost or counted twice.
 TEST_P(RecoveringFakeGpuDigits, TrainWhatOneProcessTrains) {
   std::mt19937 random(static_cast<unsigned>(GetParam().steps));
   job_.spec().limits.max_restarts = 1000;
@@ -216,7 +223,7 @@ TEST_P(RecoveringFakeGpuDigits, TrainWhatOneProcessTrains) {
   for (int64_t step = 1; step < recipe_.steps; ++step) {
     if (random() % 2 == 0) continue;
     const int worker = static_cast<int>(random() % GetParam().world);
-    faults_[{worker, step}] = {static_cast<Fault>(1 + random() % 3),
+    faults_[{worker, step}] = {static_cast<Fault>(1 + random() % 4),
                                1 + static_cast<int>(random() % 60)};
     faults += 1;
   }
