@@ -162,8 +162,9 @@ class LOCKSTEP_EXPORT GradientSync {
                              const ParameterState& state);
 
   // Sets the memory of an OptimizerSlice, for the elements of Slice(parameter):
-  // after Seal, before checkpoints are saved or loaded. Errors: InvalidArgument
-  // (unknown parameter or suffix).
+  // after Seal, before checkpoints are saved or loaded, and before Resume and
+  // Check of StateReplicas. Errors: InvalidArgument (unknown parameter or
+  // suffix).
   absl::Status SetSliceMemory(ParameterId parameter, const std::string& suffix,
                               void* data);
 
