@@ -33,16 +33,17 @@ class ProfilerRange {
 }  // namespace
 
 CommState::CommState(const Tables& tables, const GroupSpec& group)
-    : tables_(tables), group_(group) {}
+    : tables_(tables),
+      group_(group),
+      rows_(tables.cuda.get(), group.traffic == TrafficClass::kBulk
+                                   ? tables.bulk_rows_bytes
+                                   : kFewRowsBytes) {}
 
 CommState::~CommState() {
   if (stream_ == nullptr) return;
   const DeviceScope scope(*tables_.cuda);
   if (token_ != nullptr) tables_.cuda->FreeAsync(token_, stream_);
-  if (rows_ != nullptr) tables_.cuda->FreeAsync(rows_, stream_);
-  for (const Block& block : kept_) {
-    if (block.memory != nullptr) tables_.cuda->FreeAsync(block.memory, stream_);
-  }
+  rows_.Free();
   tables_.cuda->StreamDestroy(stream_);
 }
 
@@ -161,22 +162,11 @@ absl::Status CommState::MakeStream() {
   void* token = nullptr;
   made = Check(cuda, cuda.MallocAsync(&token, 2, stream_), "MallocAsync");
   token_ = static_cast<std::byte*>(token);
-  if (!made.ok()) return made;
-  void* rows = nullptr;
-  made = Check(cuda, cuda.MallocAsync(&rows, rows_bytes(), stream_),
-               "MallocAsync");
-  rows_ = static_cast<std::byte*>(rows);
-  return made;
-}
-
-size_t CommState::rows_bytes() const {
-  return group_.traffic == TrafficClass::kBulk ? tables_.bulk_rows_bytes
-                                               : kFewRowsBytes;
+  return made.ok() ? rows_.Allocate(stream_) : made;
 }
 
 absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
   if (group_.size == 1) return absl::OkStatus();
-  captured_ = false;
   Lowering lowering{.rounds = {}};
   AddWarmUp(&lowering);
   absl::Status done = TakeLaunchSlot(launch_slot, /*captured=*/false);
@@ -189,9 +179,10 @@ absl::Status CommState::WarmUp(LaunchSlot* launch_slot) {
 }
 
 void CommState::AddWarmUp(Lowering* lowering) const {
-  const size_t most = rows_bytes() / sizeof(float);
+  const size_t most = rows_.bytes() / sizeof(float);
   const size_t each = most / group_.size;
-  std::byte* const mine = rows_ + each * sizeof(float) * group_.rank;
+  std::byte* const all = rows_.data();
+  std::byte* const mine = all + each * sizeof(float) * group_.rank;
   const auto add = [lowering](CollectiveKind kind, const void* in, void* out,
                               size_t count) {
     lowering->rounds.push_back({.steps = {{.kind = kind,
@@ -203,12 +194,12 @@ void CommState::AddWarmUp(Lowering* lowering) const {
                                 .scales = {}});
   };
   for (size_t count = 1; count < most; count *= 64) {
-    add(CollectiveKind::kAllReduce, rows_, rows_, count);
+    add(CollectiveKind::kAllReduce, all, all, count);
   }
-  add(CollectiveKind::kAllReduce, rows_, rows_, most);
-  add(CollectiveKind::kReduceScatter, rows_, mine, each);
-  add(CollectiveKind::kAllGather, mine, rows_, each);
-  add(CollectiveKind::kBroadcast, rows_, rows_, most);
+  add(CollectiveKind::kAllReduce, all, all, most);
+  add(CollectiveKind::kReduceScatter, all, mine, each);
+  add(CollectiveKind::kAllGather, mine, all, each);
+  add(CollectiveKind::kBroadcast, all, all, most);
   if (group_.size <= kPairsMax) AddPairs(lowering);
 }
 
@@ -234,10 +225,8 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CommState::Enqueue(
     std::span<const CollectiveOp> calls, const CudaEvent* after, bool captured,
     const std::shared_ptr<FirstError>& error, LaunchSlot* launch_slot) {
   const ProfilerRange range(tables_.cuda.get(), group_.name.c_str());
-  captured_ = captured;
   nccl_has_failed_ = false;
-  taken_ = 0;
-  rows_taken_ = 0;
+  rows_.Begin(captured);
   absl::Status done;
   if (after != nullptr) {
     done = Check(*tables_.cuda,
@@ -248,10 +237,7 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CommState::Enqueue(
   Lowering lowering;
   if (done.ok()) done = Lower(calls, &lowering);
   if (done.ok()) done = EnqueueRounds(lowering);
-  for (void* memory : std::exchange(graphs_own_, {})) {
-    done.Update(Check(*tables_.cuda, tables_.cuda->FreeAsync(memory, stream_),
-                      "FreeAsync"));
-  }
+  done.Update(rows_.End());
   if (!done.ok()) return done;
   auto event = Mark(captured);
   if (event.ok() && !captured) AddRunning(*event, error);
@@ -260,10 +246,10 @@ absl::StatusOr<std::shared_ptr<CudaEvent>> CommState::Enqueue(
 
 absl::Status CommState::Lower(std::span<const CollectiveOp> calls,
                               Lowering* lowering) {
-  const size_t alone = calls.size() == 1 ? rows_bytes() : 0;
+  const size_t alone = calls.size() == 1 ? rows_.bytes() : 0;
   bool all = true;
   const auto temporary = [&](size_t bytes) {
-    void* const memory = Temporary(bytes);
+    void* const memory = rows_.Take(bytes);
     all &= memory != nullptr;
     return memory;
   };
@@ -363,36 +349,6 @@ absl::Status CommState::LaunchKernels(const Round& round) {
               " kernel Scale"));
   }
   return done;
-}
-
-void* CommState::Temporary(size_t bytes) {
-  constexpr size_t kAlignment = 256;
-  const size_t aligned = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (aligned <= rows_bytes() - rows_taken_) {
-    return rows_ + std::exchange(rows_taken_, rows_taken_ + aligned);
-  }
-  if (!captured_) return Kept(bytes);
-  void* memory = nullptr;
-  if (tables_.cuda->MallocAsync(&memory, bytes, stream_) !=
-      CudaResult::kSuccess) {
-    return nullptr;
-  }
-  graphs_own_.push_back(memory);
-  return memory;
-}
-
-void* CommState::Kept(size_t bytes) {
-  if (taken_ == kept_.size()) kept_.push_back({nullptr, 0});
-  Block& block = kept_[taken_++];
-  if (block.bytes >= bytes) return block.memory;
-  CudaApi& cuda = *tables_.cuda;
-  if (block.memory != nullptr) cuda.FreeAsync(block.memory, stream_);
-  block = {nullptr, 0};
-  if (cuda.MallocAsync(&block.memory, bytes, stream_) != CudaResult::kSuccess) {
-    return block.memory = nullptr;
-  }
-  block.bytes = bytes;
-  return block.memory;
 }
 
 absl::Status CommState::JoinRunning(CudaStreamHandle stream) const {

@@ -35,6 +35,7 @@
 #include "client/transport/nccl/kernel_api.h"
 #include "client/transport/nccl/lowering.h"
 #include "client/transport/nccl/nccl_api.h"
+#include "client/transport/nccl/row_memory.h"
 #include "client/transport/nccl/window.h"
 #include "client/transport/transport.h"
 
@@ -186,10 +187,6 @@ class CommState {
   absl::Status LaunchKernels(const Round& round);
   // Why the communicator was taken away.
   absl::Status Taken() const;
-  // Memory for the operation's kernels; null if the device has none left.
-  void* Temporary(size_t bytes);
-  void* Kept(size_t bytes);
-  size_t rows_bytes() const;
 
   const Tables tables_;
   const GroupSpec group_;
@@ -197,23 +194,8 @@ class CommState {
   std::atomic<bool> stopped_{false};
   CudaStreamHandle stream_ = nullptr;
   std::byte* token_ = nullptr;
-
-  // State of the operation that is being enqueued.
-  bool captured_ = false;
-  bool nccl_has_failed_ = false;
-  size_t rows_taken_ = 0;
-  std::vector<void*> graphs_own_;  // freed inside the graph
-  size_t taken_ = 0;               // of the blocks below
-
-  // Memory that each operation reuses, since they run one after the other. It
-  // is allocated at the beginning; only several calls of one group that need
-  // more together allocate more, and keep it.
-  std::byte* rows_ = nullptr;
-  struct Block {
-    void* memory;
-    size_t bytes;
-  };
-  std::vector<Block> kept_;
+  RowMemory rows_;
+  bool nccl_has_failed_ = false;  // in the operation that was enqueued last
 
   mutable Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
