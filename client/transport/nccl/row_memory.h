@@ -55,7 +55,7 @@ class RowMemory {
   };
   std::vector<Block> more_;
 
-  // Of the operation that is being enqueued.
+  // State of the operation that is being enqueued.
   bool captured_ = false;
   size_t taken_ = 0;               // of data_
   size_t blocks_taken_ = 0;        // of more_
