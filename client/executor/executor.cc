@@ -394,26 +394,44 @@ absl::StatusOr<Event> Executor::Launched(plan::TransferRef ref) {
   if (lane.next > static_cast<size_t>(unit.unit)) {
     return lane.units[unit.unit].done;
   }
-  if (!lane.failure.ok()) return lane.failure;
-  return absl::FailedPreconditionError(WhatHolds(unit));
+  return WhyHeld(unit);
 }
 
-// Describes what blocks the first unit of the lane, up to `unit`, that is not
-// launched.
-std::string Executor::WhatHolds(const UnitRef& unit) const {
-  const LaneState& lane = lanes_[unit.lane];
-  const UnitRef next{unit.lane, static_cast<int>(lane.next)};
-  const std::string what =
-      absl::StrFormat("%s in lane %s", Describe(program_->FirstOf(next)),
-                      program_->lanes()[unit.lane].planned->name);
-  if (lane.units[next.unit].pending > 0) return what + " is not ready";
-  for (const UnitRef& earlier : program_->At(next).after) {
-    if (HasPassed(earlier, lane.step)) continue;
-    return absl::StrFormat("%s comes behind %s in lane %s, which is not ready",
-                           what, Describe(program_->FirstOf(earlier)),
-                           program_->lanes()[earlier.lane].planned->name);
+// Follows what each unit comes behind to the first one that is not launched. A
+// lane fails when the epoch ends: then nobody here has forgotten anything.
+absl::Status Executor::WhyHeld(const UnitRef& unit) const {
+  for (const LaneState& lane : lanes_) {
+    if (!lane.failure.ok()) return lane.failure;
   }
-  return what + " has no owner";
+  const auto described = [this](const UnitRef& which) {
+    return absl::StrFormat("%s in lane %s", Describe(program_->FirstOf(which)),
+                           program_->lanes()[which.lane].planned->name);
+  };
+  const auto next = [this](int lane) {
+    return UnitRef{lane, static_cast<int>(lanes_[lane].next)};
+  };
+  const UnitRef held = next(unit.lane);
+  UnitRef holds = held;
+  for (;;) {
+    const LaneState& lane = lanes_[holds.lane];
+    if (lane.units[holds.unit].pending > 0) break;
+    const std::vector<UnitRef>& after = program_->At(holds).after;
+    const auto earlier = std::find_if(
+        after.begin(), after.end(),
+        [&](const UnitRef& one) { return !HasPassed(one, lane.step); });
+    if (earlier == after.end()) {
+      return absl::FailedPreconditionError(described(holds) + " has no owner");
+    }
+    // A lane that has not begun the step is held by the one before.
+    const bool has_begun = lanes_[earlier->lane].step == lane.step;
+    holds = has_begun ? next(earlier->lane) : *earlier;
+    if (!has_begun) break;
+  }
+  const bool is_itself = holds.lane == held.lane && holds.unit == held.unit;
+  return absl::FailedPreconditionError(
+      is_itself ? described(held) + " is not ready"
+                : absl::StrFormat("%s comes behind %s, which is not ready",
+                                  described(held), described(holds)));
 }
 
 void Executor::Synchronize(int lane) {

@@ -208,7 +208,8 @@ class Executor {
   void EndLaunch(const UnitRef& unit, const absl::StatusOr<Event>& done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Count(const Program& program, const UnitRef& unit) const;
-  std::string WhatHolds(const UnitRef& unit) const
+  // The failure of a lane, or FailedPrecondition that says what is not ready.
+  absl::Status WhyHeld(const UnitRef& unit) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunIfDue();
 

@@ -136,7 +136,7 @@ class ExecutorTest : public testing::Test, public LaneOwner {
   }
 
   const std::shared_ptr<plan::Plan> plan_;
-  double memory_[3][16] = {};
+  double memory_[4][16] = {};
   testing_support::InprocWorld world_;
   Recorder recorder_;
   std::shared_ptr<Executor> executor_;
@@ -285,6 +285,54 @@ TEST_F(ExecutorTest, InOneOrderAMessageWaitsForGradientsBeforeIt) {
   Ready({0, 2});
   EXPECT_TRUE(executor_->Launched({1, 0}).ok());
   EXPECT_THAT(Ran(), ElementsAre(1, 2, 3, 9));
+  executor_->EndRun();
+}
+
+// A second lane of messages, behind the first one in the launch order.
+class TwoMessageLanes : public ExecutorTest {
+ protected:
+  TwoMessageLanes() {
+    plan_->communicators.push_back({"message", {0}});
+    plan_->ranks[0].lanes.push_back(
+        {.kind = LaneKind::kPipeline, .name = "message"});
+    Add(3, 3, 10).after_task = 0;
+    std::vector<TransferRef>& order = plan_->ranks[0].launch_order;
+    std::rotate(order.begin() + 4, order.end() - 1, order.end());
+  }
+  // All but the last gradient.
+  void ReadyButOne() {
+    executor_->BeginRun();
+    for (const TransferRef& ref : {TransferRef{0, 0}, {0, 1}, {1, 0}, {3, 0}}) {
+      Ready(ref);
+    }
+  }
+};
+
+TEST_F(TwoMessageLanes, WhatIsNotReadyIsNamedNotWhatWaitsForItToo) {
+  ASSERT_EQ(Begin(/*one_order=*/true), absl::OkStatus());
+  ReadyButOne();
+  const auto held = executor_->Launched({3, 0});
+  EXPECT_EQ(held.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(held.status().message()),
+              HasSubstr("all-reduce of 10 f32, sum in lane message comes "
+                        "behind all-reduce of 3 f32, sum in lane gradient, "
+                        "which is not ready"));
+  Ready({0, 2});
+  EXPECT_TRUE(executor_->Launched({3, 0}).ok());
+  EXPECT_THAT(Ran(), ElementsAre(1, 2, 3, 9, 10));
+  executor_->EndRun();
+}
+
+// The second message was never launched, and not because of this rank's
+// gradients.
+TEST_F(TwoMessageLanes, WhatComesBehindALaneThatFailedHasItsError) {
+  At(1, 0).kind = TransferKind::kSend;
+  At(1, 0).peer = 7;  // refused when it is launched
+  ASSERT_EQ(Begin(/*one_order=*/true), absl::OkStatus());
+  ReadyButOne();
+  Ready({0, 2});
+  const auto held = executor_->Launched({3, 0});
+  EXPECT_TRUE(absl::IsInvalidArgument(held.status())) << held.status();
   executor_->EndRun();
 }
 
