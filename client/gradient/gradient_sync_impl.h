@@ -29,11 +29,13 @@ class GradientSync::Impl {
 
   ~Impl() {
     if (engine_ == nullptr) return;
-    rebuilder_.reset();
     // The position stays valid once this object is gone. A rank that has failed
     // reports the failure instead.
     const bool healthy = engine_->healthy();
     engine_->Rest();
+    // It may be taking memory, which waits for the device: for steps that the
+    // call above has ended.
+    rebuilder_.reset();
     protocol::Progress last = engine_->progress();
     last.withdrawn = healthy;
     session_.SetLastProgress(std::move(last));
