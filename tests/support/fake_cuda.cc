@@ -117,6 +117,15 @@ void Scheduler::AwaitDevice(int device, const char* call) {
   if (mean_.calls_wait) AwaitThat(WorkOf(device), call);
 }
 
+void Scheduler::AwaitStream(FakeStream* stream, const char* call) {
+  const uint64_t pushed = stream->pushed;
+  AwaitThat(
+      [=, this] {
+        return broken_.count(stream->device) > 0 || stream->run >= pushed;
+      },
+      call);
+}
+
 void Scheduler::AwaitThat(const std::function<bool()>& over, const char* call) {
   const absl::Time begun = absl::Now();
   while (!over()) {
@@ -312,6 +321,16 @@ class FakeCuda final : public CudaApi {
       return no;
     }
     StreamOf(stream)->destroyed = true;  // its queued work still runs
+    return CudaResult::kSuccess;
+  }
+
+  CudaResult StreamSynchronize(CudaStreamHandle stream) override {
+    MutexLock lock(&scheduler_->mutex());
+    if (const CudaResult no = Refusal("StreamSynchronize");
+        no != CudaResult::kSuccess) {
+      return no;
+    }
+    scheduler_->AwaitStream(StreamOf(stream), "cudaStreamSynchronize");
     return CudaResult::kSuccess;
   }
 

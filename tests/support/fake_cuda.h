@@ -167,6 +167,8 @@ class Scheduler {
   // Waits, without the lock, until the work that the device has now has run.
   // Ends at once if the device is broken.
   void AwaitDevice(int device, const char* call);
+  // The same for what one stream has.
+  void AwaitStream(FakeStream* stream, const char* call);
   // Waits, without the lock, until `over` returns true; the device runs
   // meanwhile. A violation, which names `call`, after 20 s.
   void AwaitThat(const std::function<bool()>& over, const char* call);

@@ -54,6 +54,9 @@ class ForwardingCuda : public transport::nccl::CudaApi {
   Result StreamDestroy(StreamHandle stream) override {
     return inner_->StreamDestroy(stream);
   }
+  Result StreamSynchronize(StreamHandle stream) override {
+    return inner_->StreamSynchronize(stream);
+  }
   Result StreamGetDevice(StreamHandle stream, int* device) override {
     return inner_->StreamGetDevice(stream, device);
   }

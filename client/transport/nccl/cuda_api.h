@@ -81,6 +81,7 @@ class CudaApi {
   virtual CudaResult StreamCreateWithPriority(CudaStreamHandle* stream,
                                               unsigned flags, int priority) = 0;
   virtual CudaResult StreamDestroy(CudaStreamHandle stream) = 0;
+  virtual CudaResult StreamSynchronize(CudaStreamHandle stream) = 0;
   virtual CudaResult StreamGetDevice(CudaStreamHandle stream, int* device) = 0;
   virtual CudaResult StreamWaitEvent(CudaStreamHandle stream,
                                      CudaEventHandle event) = 0;

@@ -313,6 +313,9 @@ class LinkedCuda final : public CudaApi {
   CudaResult StreamDestroy(CudaStreamHandle stream) override {
     return Result(cudaStreamDestroy(stream));
   }
+  CudaResult StreamSynchronize(CudaStreamHandle stream) override {
+    return Result(cudaStreamSynchronize(stream));
+  }
   CudaResult StreamGetDevice(CudaStreamHandle stream, int* device) override {
     return driver_.DeviceOf(stream, device);
   }

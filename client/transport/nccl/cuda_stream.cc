@@ -157,8 +157,14 @@ Event CudaStream::Record() {
 
 void CudaStream::WaitFor(const Event& event) { error_->Set(TryWaitFor(event)); }
 
+// Without memory for an event the device runs what the stream has all the same.
 absl::Status CudaStream::Synchronize() {
-  error_->Set(Record().Wait());
+  const absl::Status waited = Record().Wait();
+  if (absl::IsResourceExhausted(waited)) {
+    const DeviceScope scope(*cuda_);
+    (void)Check(*cuda_, cuda_->StreamSynchronize(handle_), "StreamSynchronize");
+  }
+  error_->Set(waited);
   return error_->Take();
 }
 

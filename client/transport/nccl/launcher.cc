@@ -254,10 +254,13 @@ void Launcher::Abort(const CommState& culprit) {
   const Members all = members();
   for (const auto& member : all) {
     if (member.get() == &culprit) continue;
-    // The code is the cause's: nobody else can explain that this process is out
-    // of memory.
+    // Nobody else can explain that this process is out of memory. Other causes
+    // are the culprit's alone.
+    const absl::StatusCode code = absl::IsResourceExhausted(why)
+                                      ? absl::StatusCode::kResourceExhausted
+                                      : absl::StatusCode::kAborted;
     member->Fail(absl::Status(
-        why.code(), absl::StrCat("ended with another group: ", why.message())));
+        code, absl::StrCat("ended with another group: ", why.message())));
   }
   End(all);
 }

@@ -82,6 +82,28 @@ TEST_F(DeviceFaultTest, ItsCommunicatorsFail) {
   EXPECT_FALSE(streams[1]->Synchronize().ok());
 }
 
+// What the caller frees behind the call is used by nothing that runs.
+TEST(FailingCallTest, AStreamHasRunWhenItIsSynchronizedWithoutMemory) {
+  fake::FailingCalls calls;
+  FakeGpuWorld world({}, [&](int, transport::nccl::Tables* tables) {
+    calls.Decorate(tables);
+  });
+  const std::unique_ptr<Stream> stream = world.MakeStream(0, "");
+  std::atomic<bool> may_run{false};
+  std::atomic<bool> has_run{false};
+  world.gpus().StallUntil(static_cast<CudaStream&>(*stream).handle(),
+                          [&] { return may_run.load(); });
+  world.Enqueue(*stream, [&] { has_run = true; });
+  std::thread later([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    may_run = true;
+  });
+  calls.FailAt(1, /*captured=*/false);
+  EXPECT_TRUE(absl::IsResourceExhausted(stream->Synchronize()));
+  EXPECT_TRUE(has_run);
+  later.join();
+}
+
 // A session asks the coordinator for the cause of other errors.
 TEST(FailingCallTest, AnotherGroupKnowsThatTheProcessIsOutOfMemory) {
   fake::FailingCalls calls;
