@@ -444,9 +444,10 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
   }
   {
     // The device may not have ended the step: it used what the step before, the
-    // newest that has passed here, made of the scale.
+    // newest that has passed here, made of the scale. A second call has moved on
+    // from it already.
     MutexLock lock(&mutex_);
-    pending->loss_scale = loss_scale_;
+    if (rolled_forward_ != pending) pending->loss_scale = loss_scale_;
   }
   absl::StatusOr<Verdict> passed = agreement_.RollForward(
       verdict, {options_.epoch, versions_->revision(), agreement_.steps()},

@@ -49,6 +49,11 @@ absl::StatusOr<std::shared_ptr<PendingVerdict::State>> Engine::Finish(
   if (absl::Status over = ended(); !over.ok()) return over;
   if (absl::Status right = CheckStream(stream); !right.ok()) return right;
   if (absl::Status right = CheckFinish(options); !right.ok()) return right;
+  if (stream != nullptr && !(max_norm > 0)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "max_norm is %g, must be more than 0: infinity does not clip",
+        max_norm));
+  }
   if (capturing_ != nullptr) return FinishCaptured(options, max_norm, *stream);
   if (absl::Status may = AwaitReplays(stream); !may.ok()) return may;
   if (stream != nullptr) AwaitStepBefore();

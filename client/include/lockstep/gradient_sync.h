@@ -372,8 +372,8 @@ class LOCKSTEP_EXPORT GradientSync {
   // work on that stream that reads gradients (Stream::Synchronize). Several
   // steps may be in flight on it; in device memory the Submits of a step wait
   // for the verdict of the one run_ahead + 1 before. VerdictScalars::clip is
-  // UpdateFactor(max_norm); all ranks that call FinishAsync must pass the same
-  // max_norm.
+  // UpdateFactor(max_norm), max_norm > 0 or infinity; all ranks that call
+  // FinishAsync must pass the same max_norm.
   absl::StatusOr<PendingVerdict> FinishAsync(const FinishOptions& options,
                                              double max_norm, Stream& stream);
 

@@ -252,6 +252,17 @@ TEST(UnevenTest, SamplesThatCannotBeAreRefused) {
   EXPECT_TRUE(FinishAndWait(job.engine(0)).ok());
 }
 
+TEST(UnevenTest, NormsThatCannotBeAreRefused) {
+  EngineJob job("data=1", kSum);
+  HostStream stream("test-stream");
+  for (const double max_norm : {-1.0, 0.0, std::nan("")}) {
+    EXPECT_EQ(
+        job.engine(0).Finish({.samples = 1}, max_norm, &stream).status().code(),
+        absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(FinishAndWait(job.engine(0)).ok());
+}
+
 TEST(UnevenTest, SumsOverSamplesMustBeSums) {
   EngineJob job("data=1", kMean);
   const auto refused = FinishAndWait(job.engine(0), {.per_sample = true});
