@@ -444,8 +444,8 @@ absl::StatusOr<Verdict> Engine::RollForward(const std::string& verdict) {
   }
   {
     // The device may not have ended the step: it used what the step before, the
-    // newest that has passed here, made of the scale. A second call has moved on
-    // from it already.
+    // newest that has passed here, made of the scale. A second call has moved
+    // on from it already.
     MutexLock lock(&mutex_);
     if (rolled_forward_ != pending) pending->loss_scale = loss_scale_;
   }

@@ -36,8 +36,8 @@
 // in a graph may change registered state.
 //
 // In a job with run_ahead the body is called run_ahead + 1 times (once more
-// with buckets.windows), and steps use the graphs in turn, eager ones in between
-// included (docs/gradients.md, "Captured steps").
+// with buckets.windows), and steps use the graphs in turn, eager ones in
+// between included (docs/gradients.md, "Captured steps").
 //
 // All ranks capture, and launch, the same steps: NCCL operations are captured
 // on all ranks of a communicator or on none, and the launches of all ranks
