@@ -1,6 +1,8 @@
 // Whole jobs with steps in flight, whose devices scale the loss: GradientSync,
 // the session and the real coordinator core, on fake GPUs.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -25,6 +27,7 @@
 #include "tests/client/gradient/loss_model.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/fake_gpu_job.h"
+#include "tests/support/forwarding_tables.h"
 
 namespace lockstep::session {
 namespace {
@@ -190,6 +193,11 @@ class Program {
   }
 
   size_t views() const { return views_.size(); }
+  void EndSync() { sync_ = nullptr; }
+  // What is enqueued from now on waits.
+  void StallUntil(std::function<bool()> over) {
+    gpus_.StallUntil(stream_->handle(), std::move(over));
+  }
 
  private:
   static bool IsLast(const absl::StatusOr<Verdict>& verdict, int* voids) {
@@ -408,6 +416,95 @@ TEST_P(RunAheadJobTest, StepsBehindTheLastBatchAreVoid) {
     program.TrainToTheEnd([&] { return --batches > 0; });
     EXPECT_EQ(model, Model::After(7));
   });
+}
+
+// Memory for new buckets is taken, and events are recorded, once a test lets
+// them.
+class HeldCalls final : public fake::ForwardingCuda {
+ public:
+  using ForwardingCuda::ForwardingCuda;
+
+  Result Malloc(void** memory, size_t bytes) override {
+    char thread[16] = "";
+    pthread_getname_np(pthread_self(), thread, sizeof(thread));
+    if (std::string(thread) == "ls-revise") {
+      wants_memory_ = true;
+      while (holds_memory_) absl::SleepFor(absl::Milliseconds(1));
+    }
+    return ForwardingCuda::Malloc(memory, bytes);
+  }
+  Result EventRecord(EventHandle event, StreamHandle stream) override {
+    while (holds_records_) absl::SleepFor(absl::Milliseconds(1));
+    return ForwardingCuda::EventRecord(event, stream);
+  }
+  bool wants_memory() const { return wants_memory_; }
+  void GiveMemory() { holds_memory_ = false; }
+  void HoldRecords(bool hold) { holds_records_ = hold; }
+
+ private:
+  std::atomic<bool> holds_records_{false};
+  std::atomic<bool> wants_memory_{false};
+  std::atomic<bool> holds_memory_{true};
+};
+
+// A rank that has left hears nothing of a peer that fails behind the last step,
+// and its device waits for the void step of that peer.
+TEST_P(RunAheadJobTest, ARankEndsWhosePeerLaunchesNoVoidStep) {
+  if (is_captured()) GTEST_SKIP() << "void steps are the same";
+  constexpr int kSteps = 5;
+  job_.spec().mesh = {{{"data", 2}}};
+  op_ = kOfAny;
+  std::array<fake::FailingCalls, 2> calls;
+  std::atomic<bool> fails{false};     // all calls of the first rank
+  std::atomic<bool> has_left{false};  // the second one
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 2; ++i) {
+    workers.emplace_back([&, i] {
+      auto tables = job_.TablesOf(i);
+      calls[i].Decorate(&tables);
+      const auto held = std::make_shared<HeldCalls>(tables.cuda);
+      tables.cuda = held;
+      auto session = job_.Join(i, tables);
+      ASSERT_TRUE(session.ok()) << session.status();
+      Model model;
+      Program program(&job_, tables, session->get(), &model, false);
+      ASSERT_EQ(program.Begin(op_), absl::OkStatus());
+      const bool is_first = (*session)->rank() == 0;
+      absl::Status enqueued;
+      for (int step = 0; enqueued.ok() && step < kSteps; ++step) {
+        if (step == kSteps - 1) {
+          // Buckets are cut again in the order of the first step.
+          while (!held->wants_memory()) absl::SleepFor(absl::Milliseconds(1));
+          if (is_first) program.StallUntil([&] { return fails.load(); });
+        }
+        enqueued = program.Enqueue(step + 1 < kSteps);
+        if (program.is_full()) {
+          ASSERT_TRUE(program.Await().ok());
+        }
+      }
+      if (is_first) {
+        calls[i].FailLastingly();
+        calls[i].FailAt(1, /*captured=*/false);
+        held->HoldRecords(true);
+        fails = true;
+        while (!has_left) absl::SleepFor(absl::Milliseconds(1));
+        held->HoldRecords(false);
+      }
+      bool was_last = false;
+      while (!program.is_idle()) {
+        const auto verdict = program.Await();
+        was_last |= verdict.ok() && verdict->IsLast();
+      }
+      EXPECT_TRUE(was_last);
+      (void)(*session)->Leave();
+      has_left = true;
+      held->GiveMemory();
+      absl::SleepFor(absl::Milliseconds(50));
+      program.EndSync();
+      calls[i].End();
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
 }
 
 // --- The end of an epoch -----------------------------------------------------
