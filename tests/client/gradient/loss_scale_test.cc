@@ -530,9 +530,11 @@ TEST_P(LossScaleRollForwardTest, ARankThatIsBehindHasTheScaleOfTheOthers) {
     ASSERT_EQ(reports[1].position.step, last);
     EXPECT_EQ(*made.engine(0).loss_scale(), model.scale());
     EXPECT_EQ(*made.engine(1).loss_scale(), used);
-    ExpectVerdict(made.engine(1).RollForward(reports[0].verdict), used,
-                  model.scale(), overflows_then);
-    EXPECT_EQ(*made.engine(1).loss_scale(), model.scale());
+    for (int call = 0; call < 2; ++call) {  // a program may ask again
+      ExpectVerdict(made.engine(1).RollForward(reports[0].verdict), used,
+                    model.scale(), overflows_then);
+      EXPECT_EQ(*made.engine(1).loss_scale(), model.scale());
+    }
   }
 }
 
