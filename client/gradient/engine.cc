@@ -381,6 +381,21 @@ absl::StatusOr<protocol::EpochReport> Engine::Report() {
 
 absl::Status Engine::Drain() {
   const Deadline deadline(kDrainTimeout);
+  for (;;) {
+    const absl::Status ended =
+        AwaitDecided(std::min(deadline.Left(), kProbePeriod));
+    if (ended.ok()) break;
+    // What a lost device has not ended, it never ends.
+    if (absl::Status lost = LostDevice(); !lost.ok()) return lost;
+    if (deadline.Passed()) return ended;
+  }
+  const absl::Status probed = gate_of_steps_->Probe(compute_, deadline.Left());
+  // A call that finds no memory says nothing of the device.
+  return absl::IsResourceExhausted(probed) ? absl::OkStatus() : probed;
+}
+
+absl::Status Engine::AwaitDecided(absl::Duration timeout) {
+  const Deadline deadline(timeout);
   {
     MutexLock lock(&mutex_);
     while (steps_.undecided() > 0 && !deadline.Passed()) {
@@ -399,9 +414,7 @@ absl::Status Engine::Drain() {
         "the end of the epoch",
         absl::FormatDuration(kDrainTimeout)));
   }
-  const absl::Status probed = gate_of_steps_->Probe(compute_, deadline.Left());
-  // A call that finds no memory says nothing of the device.
-  return absl::IsResourceExhausted(probed) ? absl::OkStatus() : probed;
+  return absl::OkStatus();
 }
 
 // Once the epoch has ended, the views of the next step may be those of the one

@@ -263,6 +263,8 @@ class Engine {
   // How long the device may take to end the step in progress once its
   // communicators are aborted.
   static constexpr absl::Duration kDrainTimeout = absl::Seconds(5);
+  // How often it is asked meanwhile whether it still runs anything.
+  static constexpr absl::Duration kProbePeriod = absl::Milliseconds(200);
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
@@ -384,8 +386,8 @@ class Engine {
   // the journal. If that does not tell, the position is not known.
   void EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                  const absl::Status& why);
-  // Whether every later call of the device fails.
-  bool HasLostDevice();
+  // Why every later call of the device fails.
+  absl::Status LostDevice();
   // What the device has decided of the step. `communicator`: of an error.
   absl::StatusOr<Verdict> Decided(
       PendingVerdict::State& verdict,
@@ -463,8 +465,11 @@ class Engine {
   void FailHere(const absl::Status& error);
   // False if it had failed before.
   bool BeginFailure(const absl::Status& error);
-  // Waits until the device has ended all steps that are launched.
+  // Waits until the device has ended all steps that are launched. Ends early
+  // with the error of a device that runs nothing more.
   absl::Status Drain();
+  // DeadlineExceeded: a step is not decided yet.
+  absl::Status AwaitDecided(absl::Duration timeout);
   // Behind the last step, until the void steps that other ranks have launched
   // have ended here too. False: a rank has not launched them in time.
   bool AwaitVoidSteps();

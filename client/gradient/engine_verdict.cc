@@ -77,7 +77,7 @@ void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
   // No gate behind one that fails passes, and the journal does not have it.
   if (gate_failed_) return DeviceEnded(verdict, why);
   while (!gate_of_steps_->Find(verdict->launch, verdict->step_id)) {
-    if (deadline.Passed() || HasLostDevice()) {
+    if (deadline.Passed() || !LostDevice().ok()) {
       return Conclude(verdict, why, /*passed=*/false);
     }
     absl::SleepFor(absl::Milliseconds(1));
@@ -85,11 +85,12 @@ void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
   DeviceEnded(verdict, absl::OkStatus());
 }
 
-bool Engine::HasLostDevice() {
+absl::Status Engine::LostDevice() {
   const absl::Status probed =
       gate_of_steps_->Probe(compute_, absl::Milliseconds(100));
-  return !probed.ok() && !absl::IsDeadlineExceeded(probed) &&
-         !absl::IsResourceExhausted(probed);
+  const bool says_nothing =
+      absl::IsDeadlineExceeded(probed) || absl::IsResourceExhausted(probed);
+  return says_nothing ? absl::OkStatus() : probed;
 }
 
 void Engine::NoteDecided() {

@@ -623,21 +623,18 @@ class FakeCuda final : public CudaApi {
     }
     return graphs_.Launch(exec, StreamOf(stream));
   }
+  // Both do their work on a lost device, too, and return its error.
   CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
     MutexLock lock(&scheduler_->mutex());
-    if (const CudaResult no = Refusal("GraphExecDestroy");
-        no != CudaResult::kSuccess) {
-      return no;
-    }
-    return graphs_.Destroy(exec);
+    const CudaResult lost = Refusal("GraphExecDestroy");
+    const CudaResult destroyed = graphs_.Destroy(exec);
+    return lost != CudaResult::kSuccess ? lost : destroyed;
   }
   CudaResult GraphDestroy(CudaGraphHandle graph) override {
     MutexLock lock(&scheduler_->mutex());
-    if (const CudaResult no = Refusal("GraphDestroy");
-        no != CudaResult::kSuccess) {
-      return no;
-    }
-    return graphs_.Destroy(graph);
+    const CudaResult lost = Refusal("GraphDestroy");
+    const CudaResult destroyed = graphs_.Destroy(graph);
+    return lost != CudaResult::kSuccess ? lost : destroyed;
   }
 
   void RangePush(const char*) override {}

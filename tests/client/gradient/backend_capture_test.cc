@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/transport/nccl/cuda_stream.h"
 #include "client/transport/nccl/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -282,6 +283,25 @@ TEST_P(CapturedTest, AnEndAtAnyMomentAppliesWhatItReports) {
   coordinator.join();
   EXPECT_LE(std::max(passed[0], passed[1]) - std::min(passed[0], passed[1]),
             1u);
+}
+
+// Nobody waits for what a lost device does not end.
+TEST_P(CapturedTest, ALaunchOnALostDeviceEndsWithTheDevicesError) {
+  BackendJob job(backend(), Options(1));
+  CaptureRank mine(&job, 0);
+  ASSERT_EQ(mine.Capture(), absl::OkStatus());
+  mine.Load(1);
+  ASSERT_TRUE(mine.Launch().ok());
+  backend()->gpus().StallUntil(
+      static_cast<transport::nccl::CudaStream&>(mine.stream()).handle(),
+      [] { return false; });
+  auto pending =
+      job.engine(0).Launch(mine.step(), {.samples = 1}, mine.stream());
+  ASSERT_TRUE(pending.ok()) << pending.status();
+  backend()->gpus().BreakDevice(0);
+  EXPECT_FALSE((*pending)->Wait().ok());
+  const absl::Status position = job.engine(0).Report().status();
+  EXPECT_THAT(position.message(), HasSubstr("fake error"));
 }
 
 TEST_P(CapturedTest, OneThatIsGivenBackUnderALaunchFinishesIt) {

@@ -180,6 +180,24 @@ TEST(FakeMeanTest, ADeviceFailsInTheQueryThatATestChooses) {
   EXPECT_EQ(gpu.cuda().Malloc(&memory, 1), CudaResult::kIllegalAddress);
 }
 
+TEST(FakeMeanTest, ALostDeviceDestroysItsGraphsWithItsError) {
+  FakeGpus gpus({.mean = RunAsked()});
+  Gpu gpu(&gpus, 0);
+  CudaStreamHandle stream = nullptr;
+  CudaGraphHandle graph = nullptr;
+  CudaGraphExecHandle exec = nullptr;
+  char byte = 0;
+  gpu.cuda().StreamCreateWithPriority(&stream, 1, 0);
+  gpu.cuda().StreamBeginCapture(stream);
+  gpu.cuda().MemsetAsync(&byte, 0, 1, stream);
+  gpu.cuda().StreamEndCapture(stream, &graph);
+  gpu.cuda().GraphInstantiate(&exec, graph);
+  gpus.BreakDevice(0);
+  EXPECT_EQ(gpu.cuda().GraphExecDestroy(exec), CudaResult::kIllegalAddress);
+  EXPECT_EQ(gpu.cuda().GraphDestroy(graph), CudaResult::kIllegalAddress);
+  EXPECT_THAT(gpus.violations(), IsEmpty());
+}
+
 TEST(FakeMeanTest, AForeignCaptureFailsAQueryAndBecomesInvalid) {
   FakeGpus gpus({.mean = RunAsked()});
   const Tables tables = gpus.TablesOf(0);
