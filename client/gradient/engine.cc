@@ -1,5 +1,6 @@
 #include "client/gradient/engine.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -197,6 +198,8 @@ absl::Status Engine::MakeRecordLane() {
                                compute_, options_.allocate);
   if (!gate.ok()) return gate.status();
   gate_of_steps_ = *std::move(gate);
+  device_judge_ = std::make_unique<DeviceJudge>(gate_of_steps_.get(), &compute_,
+                                                &executor_);
   auto lane = std::make_unique<RecordLane>(RecordLane::Options{
       .executor = &executor_,
       .gate = gate_of_steps_.get(),
@@ -386,12 +389,12 @@ absl::Status Engine::Drain() {
         AwaitDecided(std::min(deadline.Left(), kProbePeriod));
     if (ended.ok()) break;
     // What a lost device has not ended, it never ends.
-    if (absl::Status lost = LostDevice(); !lost.ok()) return lost;
+    if (absl::Status lost = device_judge_->LostDevice(); !lost.ok()) {
+      return lost;
+    }
     if (deadline.Passed()) return ended;
   }
-  const absl::Status probed = gate_of_steps_->Probe(compute_, deadline.Left());
-  // A call that finds no memory says nothing of the device.
-  return absl::IsResourceExhausted(probed) ? absl::OkStatus() : probed;
+  return gate_of_steps_->Probe(compute_, deadline.Left());
 }
 
 absl::Status Engine::AwaitDecided(absl::Duration timeout) {

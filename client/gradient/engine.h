@@ -53,6 +53,7 @@
 #include "client/gradient/captured.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
+#include "client/gradient/device_judge.h"
 #include "client/gradient/engine_options.h"
 #include "client/gradient/gradient_tracker.h"
 #include "client/gradient/gradient_writer.h"
@@ -386,12 +387,8 @@ class Engine {
   // the journal. If that does not tell, the position is not known.
   void EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                  const absl::Status& why);
-  // Why every later call of the device fails.
-  absl::Status LostDevice();
-  // What the device has decided of the step. `communicator`: of an error.
-  absl::StatusOr<Verdict> Decided(
-      PendingVerdict::State& verdict,
-      const std::optional<StepGate::Outcome>& decision, int* communicator);
+  void EndDecided(const std::shared_ptr<PendingVerdict::State>& verdict,
+                  DeviceDecision decision);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
   // Whether the verdict could not be exchanged.
@@ -532,8 +529,8 @@ class Engine {
   int leaves_ = 0;  // of the job, 0: not reproducible; fixed by Prepare
   std::vector<int> announced_;  // in the last pass; training thread only
 
-  std::unique_ptr<StepGate> gate_of_steps_;  // null: the host decides
-  bool gate_failed_ = false;                 // of the watch
+  std::unique_ptr<StepGate> gate_of_steps_;    // null: the host decides
+  std::unique_ptr<DeviceJudge> device_judge_;  // likewise
   std::unique_ptr<VerdictLane> verdict_lane_;
   RecordLane* record_lane_ = nullptr;    // verdict_lane_ if the device decides
   std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only

@@ -16,7 +16,6 @@ namespace {
 constexpr absl::Duration kReplayTimeout = absl::Seconds(30);
 // CUDA tells on a thread of its own that a graph was destroyed.
 constexpr absl::Duration kGraphTimeout = absl::Seconds(1);
-constexpr absl::Duration kProbeTimeout = absl::Milliseconds(50);
 
 // What a graph of the program may still use.
 struct LeftMemory {
@@ -86,11 +85,8 @@ absl::Status Engine::BeginReplays() {
           },
       .probe =
           [this] {
-            absl::Status device =
-                gate_of_steps_->Probe(compute_, kProbeTimeout);
-            const bool failed =
-                !device.ok() && !absl::IsDeadlineExceeded(device);
-            if (failed) Fail(-1, device);
+            absl::Status lost = device_judge_->LostDevice();
+            if (!lost.ok()) Fail(-1, lost);
           }});
   replaying_ = replays_.get();
   replays_->Post();  // what came before Receive knew of them

@@ -2,11 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "base/deadline.h"
-#include "client/gradient/disagreement.h"
 #include "client/gradient/ending.h"
 #include "client/gradient/engine.h"
 
@@ -50,94 +46,35 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
                          const absl::Status& ran) {
-  std::optional<StepGate::Outcome> decision;
-  if (ran.ok()) {
-    decision = gate_of_steps_->Find(verdict->launch, verdict->step_id);
-  }
-  if (decision && decision->contributed) agreement_.Enter(Phase::kVerdict);
-  if (decision && !decision->passed && !decision->is_void) gate_failed_ = true;
-  if (decision && decision->is_void && failure().ok()) {
-    NoteDecided();
-    return EndVoid(*verdict);
-  }
-  int communicator = -1;
-  absl::StatusOr<Verdict> decided =
-      ran.ok() ? Decided(*verdict, decision, &communicator)
-               : absl::StatusOr<Verdict>(ran);
-  if (!decided.ok()) Fail(communicator, decided.status());
-  const bool passed = decided.ok() && Passes(*verdict, &*decided);
-  NoteDecided();
-  Conclude(verdict, std::move(decided), passed);
+  EndDecided(verdict, device_judge_->Read(*verdict, ran));
 }
 
 void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                        const absl::Status& why) {
   Fail(-1, why);
-  const Deadline deadline(kDrainTimeout);
-  // No gate behind one that fails passes, and the journal does not have it.
-  if (gate_failed_) return DeviceEnded(verdict, why);
-  while (!gate_of_steps_->Find(verdict->launch, verdict->step_id)) {
-    if (deadline.Passed() || !LostDevice().ok()) {
-      return Conclude(verdict, why, /*passed=*/false);
-    }
-    absl::SleepFor(absl::Milliseconds(1));
-  }
-  DeviceEnded(verdict, absl::OkStatus());
+  auto decision = device_judge_->Await(*verdict, why, kDrainTimeout);
+  if (!decision) return Conclude(verdict, why, /*passed=*/false);
+  EndDecided(verdict, *std::move(decision));
 }
 
-absl::Status Engine::LostDevice() {
-  const absl::Status probed =
-      gate_of_steps_->Probe(compute_, absl::Milliseconds(100));
-  const bool says_nothing =
-      absl::IsDeadlineExceeded(probed) || absl::IsResourceExhausted(probed);
-  return says_nothing ? absl::OkStatus() : probed;
+void Engine::EndDecided(const std::shared_ptr<PendingVerdict::State>& verdict,
+                        DeviceDecision decision) {
+  if (decision.contributed) agreement_.Enter(Phase::kVerdict);
+  if (decision.is_void && failure().ok()) {
+    NoteDecided();
+    return EndVoid(*verdict);
+  }
+  absl::StatusOr<Verdict>& decided = decision.verdict;
+  if (!decided.ok()) Fail(decision.communicator, decided.status());
+  const bool passed = decided.ok() && Passes(*verdict, &*decided);
+  NoteDecided();
+  Conclude(verdict, std::move(decided), passed);
 }
 
 void Engine::NoteDecided() {
   MutexLock lock(&mutex_);
   steps_.Decided();
   decided_.NotifyAll();
-}
-
-absl::StatusOr<Verdict> Engine::Decided(
-    PendingVerdict::State& verdict,
-    const std::optional<StepGate::Outcome>& decision, int* communicator) {
-  const int world = executor_.communicator(0)->size();
-  const bool all_spoke = decision && decision->invalid_rank < 0;
-  if (all_spoke) {
-    if (!decision->ranks_differ.ok()) return decision->ranks_differ;
-    verdict.vectors = decision->summaries;
-    verdict.loss_scale = decision->loss_scale;
-    absl::StatusOr<Verdict> judged =
-        Decode(verdict.step_id, world, verdict.terms(), verdict.vectors);
-    if (decision->passed || !judged.ok()) return judged;
-  }
-  int failed = -1;
-  const absl::Status sent = executor_.FirstError(&failed);
-  *communicator = sent.ok() ? 0 : failed;
-  if (!sent.ok()) return sent;
-  if (decision && decision->out_of_step) {
-    *communicator = -1;
-    return OfAllRanks(absl::AbortedError(absl::StrFormat(
-        "ranks are out of step: this rank ends step %d of epoch %d, revision "
-        "%d, and rank %d does not",
-        verdict.step_id.step, verdict.step_id.epoch.value,
-        verdict.step_id.revision.value, decision->invalid_rank)));
-  }
-  if (decision && decision->tile_is_damaged) {
-    *communicator = -1;
-    return absl::AbortedError(absl::StrFormat(
-        "step %d: this rank's device has lost what it had verified of the "
-        "records from rank %d on; check the GPU's memory",
-        verdict.step_id.step, decision->invalid_rank));
-  }
-  if (decision && decision->invalid_rank >= 0) {
-    return absl::AbortedError(
-        absl::StrFormat("rank %d has ended the epoch in step %d",
-                        decision->invalid_rank, verdict.step_id.step));
-  }
-  return absl::AbortedError(absl::StrFormat("the device did not decide step %d",
-                                            verdict.step_id.step));
 }
 
 void Engine::EndVoid(PendingVerdict::State& verdict) {

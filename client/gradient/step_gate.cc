@@ -145,11 +145,14 @@ absl::Status StepGate::Put(transport::DeviceContext& compute, const T& value,
 
 absl::Status StepGate::Probe(transport::DeviceContext& compute,
                              absl::Duration timeout) {
-  return compute.Perform(nullptr, [&](KernelQueue& kernel_queue) {
-    kernel_queue.Zero(&device().probe, sizeof device().probe);
-    const absl::Status zeroed = kernel_queue.status();
-    return zeroed.ok() ? kernel_queue.Done().Wait(timeout) : zeroed;
-  });
+  absl::Status probed =
+      compute.Perform(nullptr, [&](KernelQueue& kernel_queue) {
+        kernel_queue.Zero(&device().probe, sizeof device().probe);
+        const absl::Status zeroed = kernel_queue.status();
+        return zeroed.ok() ? kernel_queue.Done().Wait(timeout) : zeroed;
+      });
+  // A call that finds no memory says nothing of the device.
+  return absl::IsResourceExhausted(probed) ? absl::OkStatus() : probed;
 }
 
 kernels::GateContext StepGate::ContextOf(Revision revision) const {
