@@ -59,7 +59,9 @@ struct Program {
     }
     computed_step = step;
   }
+  // Also if the epoch ended before this rank had computed anything.
   bool BufferIsIntact(int rank) const {
+    if (computed_step < 0) return true;
     for (size_t i = 0; i < kLength; ++i) {
       if (buffer[i] != GradientAt(rank, computed_step, i)) return false;
     }
