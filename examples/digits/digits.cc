@@ -94,20 +94,20 @@ absl::Status Train(const WorkerFlags& worker, const JoinOptions& options,
     if ((*session)->rank() != 0) return;
     report.Passed(step, loss * (*session)->world_size());
   };
+  const auto join_again = [&](const Recovery& recovered) {
+    JoinOptions again = options;
+    again.recovered = recovered;
+    return Session::Join(again);
+  };
   const auto train_on_host = [&] {
     return HostTraining<T>({.recipe = flags.recipe,
                             .save = worker.save,
-                            .join = options,
+                            .join_again = join_again,
                             .machine_progress = flags.machine_progress},
                            training_set, *session, network, {check, show})
         .Run();
   };
   const auto train_on_gpu = [&] {
-    const auto join_again = [&](const Recovery& recovered) {
-      JoinOptions again = options;
-      again.recovered = recovered;
-      return Session::Join(again);
-    };
     return DeviceTraining<T>({.recipe = flags.recipe,
                               .machine_progress = flags.machine_progress,
                               .make_device = MakeCudaDevice,

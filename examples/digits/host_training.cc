@@ -1,10 +1,7 @@
 #include "examples/digits/host_training.h"
 
-#include <string>
 #include <utility>
 #include <vector>
-
-#include "examples/digits/recovery_report.h"
 
 namespace lockstep::digits {
 
@@ -16,6 +13,7 @@ HostTraining<T>::HostTraining(const HostTrainingOptions& options,
     : options_(options),
       set_(set),
       session_(session),
+      epochs_(session, options_.join_again, options_.machine_progress),
       network_(network),
       observers_(std::move(observers)) {}
 
@@ -80,13 +78,7 @@ absl::Status HostTraining<T>::Run() {
   for (;;) {
     const absl::Status trained = TrainInOneEpoch();
     if (trained.ok()) return trained;
-    const bool has_ended = !session_->status().ok();
-    if (!has_ended || !recovers()) return trained;
-    Say(EndedEpoch{step_, std::string(session_->status().message())},
-        options_.machine_progress);
-    absl::StatusOr<Recovery> recovery = session_->Recover();
-    if (!recovery.ok()) return recovery.status();  // says why it ends here
-    recovered_ = *std::move(recovery);
+    if (!epochs_.has_ended() || !recovers()) return trained;
     if (absl::Status joined = GoOn(); !joined.ok()) return joined;
     if (was_last_) return absl::OkStatus();
   }
@@ -150,34 +142,23 @@ absl::Status HostTraining<T>::Resume() {
   const auto resumed = epoch_->replicas->Resume(epoch_->saved.checkpointer());
   if (!resumed.ok()) return resumed.status();
   if (resumed->training) step_ = resumed->training->step;
-  if (session_->epoch() > 1) {
-    Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
-                     session_->epoch(), session_->generation(),
-                     session_->world_size(), NameOf(resumed->origin)},
-        options_.machine_progress);
-  }
-  recovered_.reset();
+  epochs_.Resumed(step_, resumed->origin);
   return absl::OkStatus();
 }
 
-// Carries the recovery out, and joins the next epoch.
+// Carries the recovery out, and joins the next epoch unless there is none.
 template <typename T>
 absl::Status HostTraining<T>::GoOn() {
-  if (recovered_->verdict) {
-    if (recovered_->verdict->finite) trainer_->ApplyUpdate();
+  const absl::StatusOr<Recovery> recovery = epochs_.Recover(step_);
+  if (!recovery.ok()) return recovery.status();
+  if (recovery->verdict) {
+    if (recovery->verdict->finite) trainer_->ApplyUpdate();
     if (observers_.passed) observers_.passed(step_, loss_);
     step_ += 1;
-    was_last_ = recovered_->verdict->IsLast() || step_ == options_.recipe.steps;
+    was_last_ = recovery->verdict->IsLast() || step_ == options_.recipe.steps;
   }
   epoch_.reset();
-  if (was_last_) return absl::OkStatus();
-  session_.reset();
-  JoinOptions again = options_.join;
-  again.recovered = recovered_;
-  absl::StatusOr<std::unique_ptr<Session>> joined = Session::Join(again);
-  if (!joined.ok()) return joined.status();
-  session_ = *std::move(joined);
-  return absl::OkStatus();
+  return was_last_ ? absl::OkStatus() : epochs_.JoinNext();
 }
 
 template class HostTraining<float>;

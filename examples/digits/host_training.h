@@ -25,7 +25,7 @@
 #include "examples/digits/save_options.h"
 #include "examples/digits/saved_training.h"
 #include "examples/digits/trainer.h"
-#include "lockstep/recovery.h"
+#include "examples/digits/worker_epochs.h"
 #include "lockstep/samples.h"
 #include "lockstep/session.h"
 #include "lockstep/state_replicas.h"
@@ -35,7 +35,7 @@ namespace lockstep::digits {
 struct HostTrainingOptions {
   Recipe recipe;
   SaveOptions save;
-  JoinOptions join;               // to join again
+  JoinAgain join_again;
   bool machine_progress = false;  // lines of recovery_report.h
 };
 
@@ -68,11 +68,7 @@ class HostTraining {
   bool is_sliced() const {
     return session_->spec().sync == SyncMode::kReduceScatter;
   }
-  bool recovers() const {
-    const JobSpec& spec = session_->spec();
-    const bool may = spec.limits.max_restarts > 0 || !spec.elastic.axis.empty();
-    return may && !is_sliced();
-  }
+  bool recovers() const { return epochs_.recovers() && !is_sliced(); }
   std::vector<int64_t> Samples(int64_t step) const;
   Hooks<T> MakeHooks();
   absl::StatusOr<Verdict> BeforeUpdate(int64_t step, double loss);
@@ -86,13 +82,13 @@ class HostTraining {
   const HostTrainingOptions options_;
   const TrainingSet set_;
   std::unique_ptr<Session>& session_;
+  WorkerEpochs epochs_;
   Network<T>& network_;
   const Observers observers_;
   std::optional<Trainer<T>> trainer_;
   std::optional<Epoch> epoch_;  // destroyed before its session
-  std::optional<Recovery> recovered_;
-  int64_t step_ = 0;  // the next one
-  double loss_ = 0;   // of the step in progress
+  int64_t step_ = 0;            // the next one
+  double loss_ = 0;             // of the step in progress
   bool was_last_ = false;
   bool save_asked_ = false;  // by an operator
 };

@@ -1,10 +1,7 @@
 #include "examples/digits/device/device_training.h"
 
 #include <limits>
-#include <string>
 #include <utility>
-
-#include "examples/digits/recovery_report.h"
 
 namespace lockstep::digits {
 namespace {
@@ -26,6 +23,7 @@ DeviceTraining<T>::DeviceTraining(DeviceTrainingOptions options,
       set_(set),
       samples_(std::move(samples)),
       session_(session),
+      epochs_(session, options_.join_again, options_.machine_progress),
       host_network_(network) {}
 
 template <typename T>
@@ -41,20 +39,12 @@ void DeviceTraining<T>::EndEpoch() {
 }
 
 template <typename T>
-bool DeviceTraining<T>::recovers() const {
-  const JobSpec& spec = session_->spec();
-  return spec.limits.max_restarts > 0 || !spec.elastic.axis.empty();
-}
-
-template <typename T>
 absl::Status DeviceTraining<T>::Run() {
   for (;;) {
     const absl::Status trained = TrainInOneEpoch();
     if (trained.ok()) break;
-    const bool has_ended = !session_->status().ok();
-    if (!has_ended || !has_state_ || !recovers()) return trained;
-    Say(EndedEpoch{step_, std::string(session_->status().message())},
-        options_.machine_progress);
+    const bool goes_on = epochs_.has_ended() && epochs_.recovers();
+    if (!goes_on || !has_state_) return trained;
     const absl::Status gone_on = GoOn();
     if (!gone_on.ok()) return gone_on;
     if (was_last_) break;
@@ -104,7 +94,7 @@ absl::Status DeviceTraining<T>::MakeNetwork() {
 
 template <typename T>
 absl::Status DeviceTraining<T>::Bind() {
-  if (recovers()) {
+  if (epochs_.recovers()) {
     auto replicas = StateReplicas::Create(*session_);
     if (!replicas.ok()) return replicas.status();
     epoch_->replicas = *std::move(replicas);
@@ -115,7 +105,7 @@ absl::Status DeviceTraining<T>::Bind() {
   auto bound = Bound::Bind(
       *network_, *session_,
       [&](GradientSync& sync, ParameterId id, DeviceParameter<T>& parameter) {
-        if (!recovers()) return absl::OkStatus();
+        if (!epochs_.recovers()) return absl::OkStatus();
         registered.emplace_back(id, &parameter);
         return sync.RegisterState(
             id, {.value = parameter.value(),
@@ -139,13 +129,7 @@ absl::Status DeviceTraining<T>::Resume() {
   if (!idle.ok()) return idle;
   const auto resumed = epoch_->replicas->Resume();
   if (!resumed.ok()) return resumed.status();
-  if (session_->epoch() > 1) {
-    Say(ResumedEpoch{recovered_ ? NameOf(recovered_->kind) : "join", step_,
-                     session_->epoch(), session_->generation(),
-                     session_->world_size(), NameOf(resumed->origin)},
-        options_.machine_progress);
-  }
-  recovered_.reset();
+  epochs_.Resumed(step_, resumed->origin);
   return absl::OkStatus();
 }
 
@@ -244,20 +228,15 @@ absl::Status DeviceTraining<T>::GoOn() {
   // Some of the steps in flight may have passed, in their order.
   while (!epoch_->in_flight.empty()) (void)AwaitFirst();
   if (epoch_->device != nullptr) (void)stream().Synchronize();
-  absl::StatusOr<Recovery> recovery = session_->Recover();
-  if (!recovery.ok()) return recovery.status();  // says why it ends here
+  const absl::StatusOr<Recovery> recovery = epochs_.Recover(step_);
+  if (!recovery.ok()) return recovery.status();
   if (recovery->verdict) {
     absl::Status applied = RollForward(*recovery->verdict);
     if (!applied.ok()) return applied;
   }
   if (was_last_) return absl::OkStatus();
   EndEpoch();
-  session_.reset();
-  auto joined = options_.join_again(*recovery);
-  if (!joined.ok()) return joined.status();
-  session_ = *std::move(joined);
-  recovered_ = *std::move(recovery);
-  return absl::OkStatus();
+  return epochs_.JoinNext();
 }
 
 // The step's own scalars say that this rank's device did not see it commit.

@@ -34,6 +34,7 @@
 #include "examples/digits/device/device_network.h"
 #include "examples/digits/network.h"
 #include "examples/digits/trainer.h"
+#include "examples/digits/worker_epochs.h"
 #include "lockstep/recovery.h"
 #include "lockstep/session.h"
 #include "lockstep/state_replicas.h"
@@ -45,9 +46,7 @@ struct DeviceTrainingOptions {
   bool machine_progress = false;  // lines of recovery_report.h
   // The stream and the memory of the session's device.
   std::function<absl::StatusOr<std::unique_ptr<Device>>(Session&)> make_device;
-  // Joins the next epoch.
-  std::function<absl::StatusOr<std::unique_ptr<Session>>(const Recovery&)>
-      join_again;
+  JoinAgain join_again;
   // Gets the loss as in trainer.h. May be empty.
   std::function<void(int64_t step, double loss)> after_update;
 };
@@ -84,7 +83,6 @@ class DeviceTraining {
   size_t run_ahead() const {
     return static_cast<size_t>(session_->spec().run_ahead);
   }
-  bool recovers() const;
   GradientSync& sync() { return epoch_->bound->sync(); }
   Stream& stream() { return epoch_->device->stream(); }
   // The step that the next call enqueues.
@@ -113,11 +111,11 @@ class DeviceTraining {
   const TrainingSet& set_;
   const Samples samples_;
   std::unique_ptr<Session>& session_;
+  WorkerEpochs epochs_;
   Network<T>& host_network_;
   std::unique_ptr<DeviceNetwork<T>> network_;
   std::optional<Epoch> epoch_;  // destroyed before its session
-  std::optional<Recovery> recovered_;
-  int64_t step_ = 0;  // the first one whose verdict is not known
+  int64_t step_ = 0;            // the first one whose verdict is not known
   bool was_last_ = false;
   bool has_state_ = true;  // no update is missing
 };
