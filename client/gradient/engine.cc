@@ -73,7 +73,7 @@ void Engine::Rest() {
       (values_ == nullptr || values_->idle());
   if (rests) return;
   Abort(absl::CancelledError("gradient synchronisation was destroyed"));
-  Report().IgnoreError();
+  if (!Report().ok()) agreement_.Quiesce();
 }
 
 // Other ranks have launched them, and communicate with this one.
@@ -198,7 +198,7 @@ absl::Status Engine::MakeRecordLane() {
                                compute_, options_.allocate);
   if (!gate.ok()) return gate.status();
   gate_of_steps_ = *std::move(gate);
-  device_judge_ = std::make_unique<DeviceJudge>(gate_of_steps_.get(), &compute_,
+  decisions_ = std::make_unique<DecisionReader>(gate_of_steps_.get(), &compute_,
                                                 &executor_);
   auto lane = std::make_unique<RecordLane>(RecordLane::Options{
       .executor = &executor_,
@@ -386,10 +386,11 @@ absl::Status Engine::Drain() {
   const Deadline deadline(kDrainTimeout);
   for (;;) {
     const absl::Status ended =
-        AwaitDecided(std::min(deadline.Left(), kProbePeriod));
+        AwaitLaunches(std::min(deadline.Left(), kProbePeriod));
     if (ended.ok()) break;
     // What a lost device has not ended, it never ends.
-    if (absl::Status lost = device_judge_->LostDevice(); !lost.ok()) {
+    if (absl::Status lost = decisions_->LostDevice(kProbePatience);
+        !lost.ok()) {
       return lost;
     }
     if (deadline.Passed()) return ended;
@@ -397,7 +398,7 @@ absl::Status Engine::Drain() {
   return gate_of_steps_->Probe(compute_, deadline.Left());
 }
 
-absl::Status Engine::AwaitDecided(absl::Duration timeout) {
+absl::Status Engine::AwaitLaunches(absl::Duration timeout) {
   const Deadline deadline(timeout);
   {
     MutexLock lock(&mutex_);

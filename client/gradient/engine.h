@@ -53,7 +53,7 @@
 #include "client/gradient/captured.h"
 #include "client/gradient/command_gate.h"
 #include "client/gradient/data_supply.h"
-#include "client/gradient/device_judge.h"
+#include "client/gradient/decision_reader.h"
 #include "client/gradient/engine_options.h"
 #include "client/gradient/gradient_tracker.h"
 #include "client/gradient/gradient_writer.h"
@@ -266,6 +266,7 @@ class Engine {
   static constexpr absl::Duration kDrainTimeout = absl::Seconds(5);
   // How often it is asked meanwhile whether it still runs anything.
   static constexpr absl::Duration kProbePeriod = absl::Milliseconds(200);
+  static constexpr absl::Duration kProbePatience = absl::Milliseconds(100);
 
   explicit Engine(EngineOptions options);
   absl::Status Prepare();
@@ -387,8 +388,9 @@ class Engine {
   // the journal. If that does not tell, the position is not known.
   void EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                  const absl::Status& why);
-  void EndDecided(const std::shared_ptr<PendingVerdict::State>& verdict,
-                  DeviceDecision decision);
+  // What the device has decided takes effect on the host.
+  void ActOn(const std::shared_ptr<PendingVerdict::State>& verdict,
+             DeviceDecision decision);
   void Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
              absl::StatusOr<Verdict> reduced);
   // Whether the verdict could not be exchanged.
@@ -465,8 +467,9 @@ class Engine {
   // Waits until the device has ended all steps that are launched. Ends early
   // with the error of a device that runs nothing more.
   absl::Status Drain();
-  // DeadlineExceeded: a step is not decided yet.
-  absl::Status AwaitDecided(absl::Duration timeout);
+  // DeadlineExceeded, in words for the whole drain: a step or a launch of the
+  // program has not ended yet.
+  absl::Status AwaitLaunches(absl::Duration timeout);
   // Behind the last step, until the void steps that other ranks have launched
   // have ended here too. False: a rank has not launched them in time.
   bool AwaitVoidSteps();
@@ -530,7 +533,7 @@ class Engine {
   std::vector<int> announced_;  // in the last pass; training thread only
 
   std::unique_ptr<StepGate> gate_of_steps_;    // null: the host decides
-  std::unique_ptr<DeviceJudge> device_judge_;  // likewise
+  std::unique_ptr<DecisionReader> decisions_;  // likewise
   std::unique_ptr<VerdictLane> verdict_lane_;
   RecordLane* record_lane_ = nullptr;    // verdict_lane_ if the device decides
   std::unique_ptr<PassLane> pass_lane_;  // negotiated mode only

@@ -14,6 +14,8 @@ namespace {
 // How long an eager step waits for launches before it, which this rank's device
 // has begun.
 constexpr absl::Duration kReplayTimeout = absl::Seconds(30);
+// While it is asked, no decision is read.
+constexpr absl::Duration kReplayPatience = absl::Milliseconds(50);
 // CUDA tells on a thread of its own that a graph was destroyed.
 constexpr absl::Duration kGraphTimeout = absl::Seconds(1);
 
@@ -85,7 +87,7 @@ absl::Status Engine::BeginReplays() {
           },
       .probe =
           [this] {
-            absl::Status lost = device_judge_->LostDevice();
+            absl::Status lost = decisions_->LostDevice(kReplayPatience);
             if (!lost.ok()) Fail(-1, lost);
           }});
   replaying_ = replays_.get();

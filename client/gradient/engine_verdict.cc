@@ -46,19 +46,19 @@ void Engine::Judge(const std::shared_ptr<PendingVerdict::State>& verdict,
 
 void Engine::DeviceEnded(const std::shared_ptr<PendingVerdict::State>& verdict,
                          const absl::Status& ran) {
-  EndDecided(verdict, device_judge_->Read(*verdict, ran));
+  ActOn(verdict, decisions_->Read(*verdict, ran));
 }
 
 void Engine::EndUnseen(const std::shared_ptr<PendingVerdict::State>& verdict,
                        const absl::Status& why) {
   Fail(-1, why);
-  auto decision = device_judge_->Await(*verdict, why, kDrainTimeout);
+  auto decision = decisions_->Await(*verdict, why, kDrainTimeout);
   if (!decision) return Conclude(verdict, why, /*passed=*/false);
-  EndDecided(verdict, *std::move(decision));
+  ActOn(verdict, *std::move(decision));
 }
 
-void Engine::EndDecided(const std::shared_ptr<PendingVerdict::State>& verdict,
-                        DeviceDecision decision) {
+void Engine::ActOn(const std::shared_ptr<PendingVerdict::State>& verdict,
+                   DeviceDecision decision) {
   if (decision.contributed) agreement_.Enter(Phase::kVerdict);
   if (decision.is_void && failure().ok()) {
     NoteDecided();

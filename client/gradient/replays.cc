@@ -224,8 +224,8 @@ void Replays::WatchRunning(const kernels::ReplayCounts& counts) {
   }
   if (!probe_at_) probe_at_.emplace(kProbeInterval);
   if (probe_at_->Passed()) {
-    probe_at_.emplace(kProbeInterval);
     options_.probe();
+    probe_at_.emplace(kProbeInterval);  // a device that is slow to answer
   }
   if (options_.ended().ok()) return;
   if (!stuck_at_) stuck_at_.emplace(kStuckAfter);

@@ -151,7 +151,6 @@ absl::Status StepGate::Probe(transport::DeviceContext& compute,
         const absl::Status zeroed = kernel_queue.status();
         return zeroed.ok() ? kernel_queue.Done().Wait(timeout) : zeroed;
       });
-  // A call that finds no memory says nothing of the device.
   return absl::IsResourceExhausted(probed) ? absl::OkStatus() : probed;
 }
 

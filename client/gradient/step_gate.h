@@ -160,7 +160,9 @@ class StepGate {
   absl::Status SetLossScale(transport::DeviceContext& compute,
                             const LossScale& scale);
 
-  // An error of the device, which fails all later calls too; DeadlineExceeded.
+  // Enqueues something. An error of the device, which fails all later calls
+  // too; DeadlineExceeded: it has not run it yet. OK also if there was no
+  // memory to enqueue it, which says nothing of the device.
   absl::Status Probe(transport::DeviceContext& compute, absl::Duration timeout);
 
   // The epoch ends: no record that is written from now on is valid.

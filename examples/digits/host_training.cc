@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/recovery.h"
+
 namespace lockstep::digits {
 
 template <typename T>
@@ -79,6 +81,7 @@ absl::Status HostTraining<T>::Run() {
     const absl::Status trained = TrainInOneEpoch();
     if (trained.ok()) return trained;
     if (!epochs_.has_ended() || !recovers()) return trained;
+    epochs_.Ended(step_);
     if (absl::Status joined = GoOn(); !joined.ok()) return joined;
     if (was_last_) return absl::OkStatus();
   }
@@ -149,7 +152,7 @@ absl::Status HostTraining<T>::Resume() {
 // Carries the recovery out, and joins the next epoch unless there is none.
 template <typename T>
 absl::Status HostTraining<T>::GoOn() {
-  const absl::StatusOr<Recovery> recovery = epochs_.Recover(step_);
+  const absl::StatusOr<Recovery> recovery = epochs_.Recover();
   if (!recovery.ok()) return recovery.status();
   if (recovery->verdict) {
     if (recovery->verdict->finite) trainer_->ApplyUpdate();

@@ -12,9 +12,12 @@ bool WorkerEpochs::recovers() const {
   return spec.limits.max_restarts > 0 || !spec.elastic.axis.empty();
 }
 
-absl::StatusOr<Recovery> WorkerEpochs::Recover(int64_t steps) {
+void WorkerEpochs::Ended(int64_t steps) const {
   Say(EndedEpoch{steps, std::string(session_->status().message())},
       machine_progress_);
+}
+
+absl::StatusOr<Recovery> WorkerEpochs::Recover() {
   absl::StatusOr<Recovery> recovery = session_->Recover();
   if (recovery.ok()) recovered_ = *recovery;
   return recovery;

@@ -1,9 +1,8 @@
 // A worker's session from epoch to epoch, and what the worker says of it
 // (recovery_report.h).
 //
-//   an epoch has ended ─▶ Recover ─▶ [the training applies the update of a
-//   step that others have passed] ─▶ JoinNext ─▶ [StateReplicas::Resume] ─▶
-//   Resumed
+//   Ended ─▶ [steps in flight end] ─▶ Recover ─▶ [the update of a step that
+//   others have passed] ─▶ JoinNext ─▶ [StateReplicas::Resume] ─▶ Resumed
 //
 // Not thread-safe.
 
@@ -14,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -36,15 +36,16 @@ class WorkerEpochs {
         join_again_(std::move(join_again)),
         machine_progress_(machine_progress) {}
 
-  // Whether the job goes on without a worker that it has lost.
+  // Whether the job goes on when it has lost a worker.
   bool recovers() const;
   // Whether the session has ended, rather than a call of this worker failed.
   bool has_ended() const { return !session_->status().ok(); }
 
-  // After `steps` steps the epoch has ended. Says so, and returns what this
-  // worker is to do; an error says why it ends here.
-  absl::StatusOr<Recovery> Recover(int64_t steps);
-  // Destroys the session, so nothing that uses it may be left.
+  // Says that the epoch has ended, as soon as it is known; `steps` have passed.
+  void Ended(int64_t steps) const;
+  // What this worker is to do; an error says why it ends here.
+  absl::StatusOr<Recovery> Recover();
+  // Behind Recover. Destroys the session: nothing that uses it may be left.
   absl::Status JoinNext();
   // The state after `steps` steps is there. Says so in all epochs but the
   // first.

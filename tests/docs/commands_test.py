@@ -127,7 +127,7 @@ class CommandsTest(unittest.TestCase):
         return output
 
     def trains_a_little(self, words):
-        """Through ./run, as typed, for fewer steps; a training in which a worker is killed is whole."""
+        """Through ./run, as typed, for fewer steps, unless a worker is killed: that is after 20."""
         if "--device cuda" in words:
             code, output = run(words + ("" if "--kill-worker" in words else " --steps 5"))
             self.assertIn(code, (0, 77), output)

@@ -36,6 +36,7 @@ class FailingCalls {
   void FailLate() { late_ = true; }
   // All later calls fail, too, until End.
   void FailLastingly() { lastingly_ = true; }
+  bool has_failed() const { return has_failed_; }
   // Returns whether that call came.
   bool End() {
     left_ = 0;

@@ -626,15 +626,17 @@ class FakeCuda final : public CudaApi {
   // Both do their work on a lost device, too, and return its error.
   CudaResult GraphExecDestroy(CudaGraphExecHandle exec) override {
     MutexLock lock(&scheduler_->mutex());
-    const CudaResult lost = Refusal("GraphExecDestroy");
+    const CudaResult no = Refusal("GraphExecDestroy");
+    if (no != CudaResult::kSuccess && !scheduler_->IsBroken(device_)) return no;
     const CudaResult destroyed = graphs_.Destroy(exec);
-    return lost != CudaResult::kSuccess ? lost : destroyed;
+    return no != CudaResult::kSuccess ? no : destroyed;
   }
   CudaResult GraphDestroy(CudaGraphHandle graph) override {
     MutexLock lock(&scheduler_->mutex());
-    const CudaResult lost = Refusal("GraphDestroy");
+    const CudaResult no = Refusal("GraphDestroy");
+    if (no != CudaResult::kSuccess && !scheduler_->IsBroken(device_)) return no;
     const CudaResult destroyed = graphs_.Destroy(graph);
-    return lost != CudaResult::kSuccess ? lost : destroyed;
+    return no != CudaResult::kSuccess ? no : destroyed;
   }
 
   void RangePush(const char*) override {}

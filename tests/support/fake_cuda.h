@@ -129,6 +129,7 @@ class Scheduler {
 
   // --- Faults that a test injects ---
   void Break(int device, CudaResult error) { broken_[device] = error; }
+  bool IsBroken(int device) const { return broken_.count(device) > 0; }
   void BreakAtQuery(int device, int queries) {
     queries_left_[device] = queries;
   }

@@ -3,6 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "lockstep/recovery.h"
+
 namespace lockstep::digits {
 namespace {
 
@@ -45,6 +47,7 @@ absl::Status DeviceTraining<T>::Run() {
     if (trained.ok()) break;
     const bool goes_on = epochs_.has_ended() && epochs_.recovers();
     if (!goes_on || !has_state_) return trained;
+    epochs_.Ended(step_);
     const absl::Status gone_on = GoOn();
     if (!gone_on.ok()) return gone_on;
     if (was_last_) break;
@@ -228,7 +231,7 @@ absl::Status DeviceTraining<T>::GoOn() {
   // Some of the steps in flight may have passed, in their order.
   while (!epoch_->in_flight.empty()) (void)AwaitFirst();
   if (epoch_->device != nullptr) (void)stream().Synchronize();
-  const absl::StatusOr<Recovery> recovery = epochs_.Recover(step_);
+  const absl::StatusOr<Recovery> recovery = epochs_.Recover();
   if (!recovery.ok()) return recovery.status();
   if (recovery->verdict) {
     absl::Status applied = RollForward(*recovery->verdict);

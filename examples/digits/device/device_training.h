@@ -35,7 +35,6 @@
 #include "examples/digits/network.h"
 #include "examples/digits/trainer.h"
 #include "examples/digits/worker_epochs.h"
-#include "lockstep/recovery.h"
 #include "lockstep/session.h"
 #include "lockstep/state_replicas.h"
 

@@ -285,7 +285,7 @@ TEST_P(CapturedTest, AnEndAtAnyMomentAppliesWhatItReports) {
             1u);
 }
 
-// Nobody waits for what a lost device does not end.
+// Neither for the 5 s that a device may take.
 TEST_P(CapturedTest, ALaunchOnALostDeviceEndsWithTheDevicesError) {
   BackendJob job(backend(), Options(1));
   CaptureRank mine(&job, 0);
@@ -300,8 +300,10 @@ TEST_P(CapturedTest, ALaunchOnALostDeviceEndsWithTheDevicesError) {
   ASSERT_TRUE(pending.ok()) << pending.status();
   backend()->gpus().BreakDevice(0);
   EXPECT_FALSE((*pending)->Wait().ok());
+  const absl::Time asked = absl::Now();
   const absl::Status position = job.engine(0).Report().status();
   EXPECT_THAT(position.message(), HasSubstr("fake error"));
+  EXPECT_LT(absl::Now() - asked, absl::Seconds(4));
 }
 
 TEST_P(CapturedTest, OneThatIsGivenBackUnderALaunchFinishesIt) {

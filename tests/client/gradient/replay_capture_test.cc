@@ -1,6 +1,7 @@
 // What a program may do wrong while it captures a step into a graph of its own,
 // and what it may do. Whatever it was, the epoch goes on: nothing has run.
 
+#include <latch>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,28 @@ TEST_F(ReplayCaptureTest, AJoinThatIsNoPartOfTheCaptureFails) {
     (void)mine.EndCapture(absl::CancelledError("not joined"));
     (void)mine.stream().Synchronize();
     ExpectUnharmed(mine, 1);
+  });
+}
+
+// A device that does not decide a launch is asked whether it runs anything.
+TEST_F(ReplayCaptureTest, NoMemoryToAskADeviceFailsNoLaunch) {
+  std::latch has_asked(1);
+  Run(2, [&](ReplayRank& mine, int rank) {
+    ASSERT_EQ(mine.Capture(kOne), absl::OkStatus());
+    if (rank == 1) has_asked.wait();
+    mine.Launch(1);
+    if (rank == 0) {
+      failures_.FailLastingly();
+      failures_.FailAt(1, /*captured=*/false);
+      const Deadline deadline(absl::Seconds(20));
+      while (!failures_.has_failed() && !deadline.Passed()) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      EXPECT_TRUE(failures_.End());
+      has_asked.count_down();
+    }
+    const auto next = mine.Next();
+    EXPECT_TRUE(next.ok()) << next.status();
   });
 }
 

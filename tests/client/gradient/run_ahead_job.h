@@ -307,6 +307,7 @@ class RunAheadRank {
   std::set<const float*> views_;
 };
 
+// By run_ahead and seed; steps of even seeds are captured.
 class RunAheadJobTest : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
   RunAheadJobTest()

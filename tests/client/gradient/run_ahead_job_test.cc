@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/support/failing_calls.h"
 #include "tests/support/forwarding_tables.h"

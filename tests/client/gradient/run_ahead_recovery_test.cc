@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "base/mutex.h"
 #include "gtest/gtest.h"
 #include "lockstep/state_replicas.h"
 #include "tests/client/gradient/run_ahead_job.h"

@@ -59,11 +59,12 @@ struct Program {
     }
     computed_step = step;
   }
-  // Also if the epoch ended before this rank had computed anything.
   bool BufferIsIntact(int rank) const {
-    if (computed_step < 0) return true;
+    // The first epoch may end before this rank has computed anything.
+    const bool is_new = computed_step < 0;
     for (size_t i = 0; i < kLength; ++i) {
-      if (buffer[i] != GradientAt(rank, computed_step, i)) return false;
+      const double mine = is_new ? 0 : GradientAt(rank, computed_step, i);
+      if (buffer[i] != mine) return false;
     }
     return true;
   }

@@ -1,14 +1,21 @@
-#include "client/gradient/device_judge.h"
+#include "client/gradient/decision_reader.h"
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/deadline.h"
 #include "client/gradient/disagreement.h"
+#include "client/gradient/step_summary.h"
 
 namespace lockstep::gradient {
+namespace {
 
-DeviceDecision DeviceJudge::Read(PendingVerdict::State& step,
-                                 const absl::Status& ran) {
+// How long a device may take to answer whether it runs anything.
+constexpr absl::Duration kPatience = absl::Milliseconds(100);
+
+}  // namespace
+
+DeviceDecision DecisionReader::Read(PendingVerdict::State& step,
+                                    const absl::Status& ran) {
   DeviceDecision decision;
   if (!ran.ok()) {
     decision.verdict = ran;
@@ -20,29 +27,33 @@ DeviceDecision DeviceJudge::Read(PendingVerdict::State& step,
     decision.contributed = outcome->contributed;
     if (!outcome->passed && !outcome->is_void) gate_failed_ = true;
   }
-  decision.verdict = VerdictOf(step, outcome, &decision.communicator);
+  decision.verdict =
+      decision.is_void
+          ? absl::AbortedError(absl::StrFormat(
+                "step %d was enqueued behind the last one", step.step_id.step))
+          : VerdictOf(step, outcome, &decision.communicator);
   return decision;
 }
 
-std::optional<DeviceDecision> DeviceJudge::Await(PendingVerdict::State& step,
-                                                 const absl::Status& why,
-                                                 absl::Duration timeout) {
-  // No gate behind one that fails passes, and the journal does not have it.
+std::optional<DeviceDecision> DecisionReader::Await(PendingVerdict::State& step,
+                                                    const absl::Status& why,
+                                                    absl::Duration timeout) {
+  // The journal does not have it.
   if (gate_failed_) return Read(step, why);
   const Deadline deadline(timeout);
   while (!gate_.Find(step.launch, step.step_id)) {
-    if (deadline.Passed() || !LostDevice().ok()) return std::nullopt;
+    if (deadline.Passed() || !LostDevice(kPatience).ok()) return std::nullopt;
     absl::SleepFor(absl::Milliseconds(1));
   }
   return Read(step, absl::OkStatus());
 }
 
-absl::Status DeviceJudge::LostDevice() {
-  const absl::Status probed = gate_.Probe(compute_, absl::Milliseconds(100));
+absl::Status DecisionReader::LostDevice(absl::Duration patience) {
+  const absl::Status probed = gate_.Probe(compute_, patience);
   return absl::IsDeadlineExceeded(probed) ? absl::OkStatus() : probed;
 }
 
-absl::StatusOr<Verdict> DeviceJudge::VerdictOf(
+absl::StatusOr<Verdict> DecisionReader::VerdictOf(
     PendingVerdict::State& step,
     const std::optional<StepGate::Outcome>& outcome, int* communicator) {
   const bool all_spoke = outcome && outcome->invalid_rank < 0;
@@ -63,7 +74,7 @@ absl::StatusOr<Verdict> DeviceJudge::VerdictOf(
   return WhyNot(step, outcome, communicator);
 }
 
-absl::Status DeviceJudge::WhyNot(
+absl::Status DecisionReader::WhyNot(
     const PendingVerdict::State& step,
     const std::optional<StepGate::Outcome>& outcome, int* communicator) {
   const StepId& id = step.step_id;

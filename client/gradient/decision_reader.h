@@ -6,12 +6,12 @@
 //   nothing tells when it does  ─▶ Await ─▶ its decision, or none: this rank
 //                                           does not know its position
 //
-// Changes nothing but the step's PendingVerdict.
-//
-// Threads: one at a time; LostDevice any.
+// Threads: Read and Await on ls-verdict, and on ls-replay for launches by the
+//          program; an eager step waits until those are read, so that they are
+//          called by one at a time. LostDevice any.
 
-#ifndef LOCKSTEP_CLIENT_GRADIENT_DEVICE_JUDGE_H_
-#define LOCKSTEP_CLIENT_GRADIENT_DEVICE_JUDGE_H_
+#ifndef LOCKSTEP_CLIENT_GRADIENT_DECISION_READER_H_
+#define LOCKSTEP_CLIENT_GRADIENT_DECISION_READER_H_
 
 #include <optional>
 
@@ -32,27 +32,27 @@ struct DeviceDecision {
   // This rank's record was valid: peers may pass the step with it.
   bool contributed = false;
   absl::StatusOr<Verdict> verdict;
-  // Whose error that is; -1: this rank's own.
+  // The communicator that failed; -1: none (this rank, or ranks differ).
   int communicator = -1;
 };
 
-class DeviceJudge {
+class DecisionReader {
  public:
   // All outlive it.
-  DeviceJudge(StepGate* gate, transport::DeviceContext* compute,
-              executor::Executor* executor)
+  DecisionReader(StepGate* gate, transport::DeviceContext* compute,
+                 executor::Executor* executor)
       : gate_(*gate), compute_(*compute), executor_(*executor) {}
 
-  // The device has ended the launch, or `ran` says why it does not.
+  // The device has ended the launch, or `ran` says why its end is not known.
   DeviceDecision Read(PendingVerdict::State& step, const absl::Status& ran);
-  // The launch runs, and `why` no event tells when it has ended: asks the
-  // journal until `timeout`, or until the device is lost.
+  // The launch may run, and no event tells when it has ended, because of
+  // `why`. Asks the journal until `timeout`, or until the device is lost.
   std::optional<DeviceDecision> Await(PendingVerdict::State& step,
                                       const absl::Status& why,
                                       absl::Duration timeout);
-  // Why every later call of the device fails. OK: it has answered, or has not
-  // in 100 ms.
-  absl::Status LostDevice();
+  // Why every later call of the device fails. OK: it has answered within
+  // `patience`, or it has not, or there was no memory to ask it.
+  absl::Status LostDevice(absl::Duration patience);
 
  private:
   absl::StatusOr<Verdict> VerdictOf(
@@ -65,9 +65,9 @@ class DeviceJudge {
   StepGate& gate_;
   transport::DeviceContext& compute_;
   executor::Executor& executor_;
-  bool gate_failed_ = false;
+  bool gate_failed_ = false;  // no gate behind it passes
 };
 
 }  // namespace lockstep::gradient
 
-#endif  // LOCKSTEP_CLIENT_GRADIENT_DEVICE_JUDGE_H_
+#endif  // LOCKSTEP_CLIENT_GRADIENT_DECISION_READER_H_
