@@ -1,6 +1,7 @@
 #include "tests/sim/recovery_oracle.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "server/core/adoption.h"
@@ -51,9 +52,12 @@ std::optional<std::string> RecoveryOracle::Check(
                lives(static_cast<uint64_t>(entry.first));
       });
   epoch_ = began->epoch;
-  processes_.clear();
+  // A member may have been silent since it joined.
+  const auto before = std::exchange(processes_, {});
   for (const protocol::Member& member : began->members) {
-    processes_[member.process.pid].heard = now;
+    const auto found = before.find(member.process.pid);
+    processes_[member.process.pid].heard =
+        found == before.end() ? now : found->second.heard;
   }
   if (!any_reported || job.recovery) return std::nullopt;
   return absl::StrCat("epoch ", epoch_.value,
